@@ -1,0 +1,341 @@
+"""Every value that crosses a module boundary, as frozen dataclasses.
+
+``bbox`` is always x0, y0, x1, y1 in points of the unrotated page, origin top left. Times are milliseconds, money is USD.
+Ranks count from 1. Sequences are tuples, so that a value can be shared between threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+BBox = tuple[float, float, float, float]
+Branch = Literal["text", "graph", "visual"]
+CropKind = Literal["figure", "table"]
+Payload = Literal["pixels", "captions", "nothing"]
+RejectionReason = Literal["entity too short", "page not retrieved", "duplicate", "over the limit"]
+SegmentKind = Literal["instruction", "question", "text", "graph", "captions", "image"]
+FinishReason = Literal["stop", "length", "content_filter", "cancelled", "error"]
+
+# --- the corpus ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One source document; the licence travels with everything that is derived from it."""
+
+    id: str
+    title: str
+    file: str
+    pages: int
+    sha256: str
+    licence: str = ""
+    authors: str = ""
+    year: str = ""
+    copyright: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page; ``number`` counts from 1, ``image`` is a path relative to the corpus folder or empty."""
+
+    id: str
+    document: str
+    number: int
+    width_pt: float
+    height_pt: float
+    image: str
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A layout region in reading order (``order`` counts from 0 on each page)."""
+
+    id: str
+    page_id: str
+    kind: str
+    bbox: BBox
+    text: str
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A window of the page's folded text; ``start`` is the character offset on the page."""
+
+    id: str
+    page_id: str
+    text: str
+    start: int
+    region_ids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Crop:
+    """A figure or table: pixels, the author's caption (empty where the page has none) and the text read off it."""
+
+    id: str
+    page_id: str
+    kind: CropKind
+    bbox: BBox
+    image: str
+    caption: str
+    ocr_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Triple:
+    """Subject, relation, object; ``origin`` says who extracted it (``grammar``, or a model's name)."""
+
+    subject: str
+    relation: str
+    object: str
+    chunk_id: str
+    page_id: str
+    origin: str
+
+
+# --- retrieval -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One ranker's opinion of one item."""
+
+    item_id: str
+    branch: Branch
+    ranker: str
+    rank: int
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """An item's place after fusion, with every hit it came from."""
+
+    item_id: str
+    rank: int
+    score: float
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A graph fact. ``triple_ids`` index ``Corpus.triples``; ``entity`` is the matched entity as the question holds it;
+    ``via`` is the direction in which the edge was reached."""
+
+    triple_ids: tuple[int, ...]
+    text: str
+    entity: str
+    via: Literal["out", "in"]
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedFact:
+    """A fact that was considered and dropped, with the reason."""
+
+    fact: Fact
+    reason: RejectionReason
+
+
+@dataclass(frozen=True, slots=True)
+class TextEvidence:
+    """Text branch (eq. 1): the top k chunks, best first."""
+
+    hits: tuple[Fused, ...]
+    ranker: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEvidence:
+    """Graph branch (eq. 3). ``rejected`` lists at most the first 200 dropped facts; ``rejected_counts`` counts all."""
+
+    entities: tuple[str, ...]
+    facts: tuple[Fact, ...]
+    rejected: tuple[RejectedFact, ...]
+    rejected_counts: Mapping[str, int]
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class VisualEvidence:
+    """Visual branch (eq. 2): crops down to the scoring depth. ``rankings`` keeps each ranker's own list; ``note`` says in
+    one sentence why a ranker that was wanted is missing."""
+
+    hits: tuple[Fused, ...]
+    ranker: str
+    rankings: Mapping[str, tuple[Hit, ...]] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One number or word that the gate looked at."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateDecision:
+    """What the visual branch may send. ``wanted`` is the decision before the generator's abilities were considered;
+    ``read_off`` says that the crops' read-off text goes along (a generator without vision)."""
+
+    payload: Payload
+    item_ids: tuple[str, ...]
+    reason: str
+    signals: tuple[Signal, ...]
+    wanted: Payload
+    mode: str
+    read_off: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that the branches found; a branch that is off is ``None``."""
+
+    text: TextEvidence | None = None
+    graph: GraphEvidence | None = None
+    visual: VisualEvidence | None = None
+    gate: GateDecision | None = None
+
+
+# --- prompt and generation -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of the prompt. ``tag`` and ``item_id`` are set where the run is one piece of evidence."""
+
+    kind: SegmentKind
+    text: str
+    tag: str = ""
+    item_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptImage:
+    """A crop sent as pixels; the digest is of the file in the corpus."""
+
+    tag: str
+    crop_id: str
+    file: str
+    sha256: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A chat message; its content is the joined text of its segments."""
+
+    role: Literal["system", "user"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Exactly what a generator gets. ``tags`` maps T1, G1, V1 ... to chunk ids, ``triple:N`` and crop ids."""
+
+    messages: tuple[Message, ...]
+    segments: tuple[Segment, ...]
+    tags: Mapping[str, str]
+    images: tuple[PromptImage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts; ``None`` is unknown and never 0. ``source`` says who counted."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+    reasoning_tokens: int | None
+    source: Literal["reported", "estimated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of streamed answer text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The end of a stream."""
+
+    usage: Usage
+    finish: FinishReason
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """An answer, complete or (while it streams, or after Stop) partial."""
+
+    text: str
+    usage: Usage | None = None
+    ttft_ms: float | None = None
+    latency_ms: float | None = None
+    cost_usd: float | None = None
+    finish: FinishReason | None = None
+    error: str = ""
+    abstained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """A tag in the answer; ``item_id`` is empty where the answer invented the tag. ``start`` and ``end`` are offsets in the
+    answer's text."""
+
+    tag: str
+    item_id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A retrieval configuration; a value, so that a rival design is a row in a table. ``fusion`` names the rule that
+    merges rankings, ``visual_ranker`` ``auto`` is ``fused`` where CLIP is there, else ``proxy``."""
+
+    name: str
+    branches: tuple[Branch, ...] = ("text",)
+    text_ranker: Literal["dense", "bm25", "hybrid"] = "hybrid"
+    text_k: int = 3
+    visual_depth: int = 5
+    visual_ranker: Literal["auto", "clip", "proxy", "fused"] = "auto"
+    payload: Literal["auto", "pixels", "captions"] = "auto"
+    captions_k: int = 3
+    max_facts: int = 8
+    min_entity_chars: int = 5
+    graph_mode: Literal["provenance", "open"] = "provenance"
+    fusion: Literal["rrf", "borda", "score_mean", "rank_mean"] = "rrf"
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One question's whole way. Views read this and the corpus, and nothing else. Fields fill up as ``ask`` goes on."""
+
+    id: str
+    created: str
+    question: str
+    system: System
+    generator: str
+    corpus_id: str
+    evidence: Evidence = field(default_factory=Evidence)
+    prompt: Prompt | None = None
+    generation: Generation | None = None
+    citations: tuple[Citation, ...] = ()
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+    excluded: tuple[str, ...] = ()
+    format: int = 1
+
+
+class Generator(Protocol):
+    """Anything that answers a prompt as a stream: any number of ``Delta`` and one ``Finish`` at the end."""
+
+    def stream(self, prompt: Prompt) -> Iterator[Delta | Finish]: ...
