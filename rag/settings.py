@@ -1,0 +1,69 @@
+"""Every ``FUSEBOX_*`` environment variable, declared and read in one place.
+
+========================  ==============================================================  ====================
+variable                  meaning                                                         default
+========================  ==============================================================  ====================
+FUSEBOX_CORPUS            folder of the corpus to open                                    assets/corpora/demo
+FUSEBOX_HOST              address to listen on                                            127.0.0.1
+FUSEBOX_PORT              port to listen on (GRADIO_SERVER_PORT is honoured too)          7860
+FUSEBOX_TEXT_ENCODER      id of the text encoder; must be the one the corpus was built    the corpus's own
+                          with
+FUSEBOX_CLIP_PRETRAINED   CLIP weights: laion2b_s34b_b79k or openai                       laion2b_s34b_b79k
+FUSEBOX_CLIP_WEIGHTS      a file with CLIP weights, instead of the cache or the hub       (none)
+FUSEBOX_CONCURRENCY       questions answered at the same time                             8
+========================  ==============================================================  ====================
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rag.errors import UsageError
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+DEMO_CORPUS = ASSETS / "corpora" / "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What an operator can set; built once at start."""
+
+    corpus: Path = DEMO_CORPUS
+    host: str = "127.0.0.1"
+    port: int = 7860
+    text_encoder: str = ""
+    clip_pretrained: str = "laion2b_s34b_b79k"
+    clip_weights: str = ""
+    concurrency: int = 8
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
+        """Read the environment.
+
+        Raises:
+            UsageError: a number is not a whole number in its range; names the variable.
+        """
+        env = os.environ if env is None else env
+        default = cls()
+        port_name = "FUSEBOX_PORT" if "FUSEBOX_PORT" in env else "GRADIO_SERVER_PORT"
+        return cls(
+            corpus=Path(env.get("FUSEBOX_CORPUS") or default.corpus),
+            host=env.get("FUSEBOX_HOST") or env.get("GRADIO_SERVER_NAME") or default.host,
+            port=_whole_number(env, port_name, default.port, 1, 65535),
+            text_encoder=env.get("FUSEBOX_TEXT_ENCODER", ""),
+            clip_pretrained=env.get("FUSEBOX_CLIP_PRETRAINED") or default.clip_pretrained,
+            clip_weights=env.get("FUSEBOX_CLIP_WEIGHTS", ""),
+            concurrency=_whole_number(env, "FUSEBOX_CONCURRENCY", default.concurrency, 1, 256),
+        )
+
+
+def _whole_number(env: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
+    text = env.get(name, "")
+    if not text:
+        return default
+    if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
+        raise UsageError(f"{name} is {text!r}; set it to a whole number from {low} to {high}.")
+    return int(text)

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Debian packages the tests need; installs what is missing as root, and says what to install otherwise.
+set -euo pipefail
+declare -A needs=([tesseract]=tesseract-ocr [chromium]=chromium)
+missing=()
+for command in "${!needs[@]}"; do
+  command -v "$command" >/dev/null || missing+=("${needs[$command]}")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+else
+  echo "The tests need: ${missing[*]}. Install them, for example: sudo apt-get install ${missing[*]}" >&2
+  exit 1
+fi
