@@ -1,0 +1,1 @@
+"""Answering models: each takes a prompt and streams an answer."""

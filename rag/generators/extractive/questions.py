@@ -1,0 +1,151 @@
+"""What a question asks for: its kind of answer, its content words with their weights, and its parts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from rag.generators.extractive.words import CONCEPTS, LONGEST_CONCEPT, STOP_STEMS, Token, stem, tokens
+
+Kind = Literal["yes_no", "count", "percent", "p_value", "interval", "year", "amount", "who", "why", "name", "open"]
+
+_MEASURES = (
+    r"age|aic|area|average|bmi|chisq|coefficient|concordance|correlation|cost|cut-?off|cut ?point|deviance|deviation|"
+    r"df|degrees? of freedom|difference|dose|duration|effect|error|estimate|events?|frequency|hazard|height|increase|incidence|"
+    r"length|limit|loss|maximum|mean|median|minimum|mortality|number|odds|probability|quantile|rate|ratio|reduction|"
+    r"risk|score|size|sd|slope|statistic|sum|survival|temperature|time|total|value|variance|weight|width|z|penalty|likelihood|level"
+)
+
+# The first pattern that is found decides. Patterns are searched in the lower-cased question.
+KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        ("count", r"\bhow many\b|\bwhat (?:is|was|were|are)? ?(?:the )?(?:total )?number of\b"),
+        ("percent", r"\b(?:what|which) (?:\w+ )?(?:percent(?:age)?|proportion|fraction|share)\b|\bhow many percent\b"
+                    r"|\bwhat (?:is|was) the (?:\w+ ){0,2}(?:percentage|proportion|fraction)\b"),
+        ("p_value", r"\bp[- ]?values?\b"),
+        ("interval", r"\bconfidence (?:interval|limits)|\b95 ?% ci\b|\binterquartile|\biqr\b"
+                     r"|\b(?:what|which) (?:\w+ )?(?:range|interval)\b"),
+        ("year", r"\b(?:what|which) year\b|^when\b|\bin what year\b"),
+        ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
+        ("why", r"\bwhy\b|\b(?:what|which) (?:is|was|were|are)? ?(?:the )?(?:reason|purpose|motivation)"),
+        ("who", r"\bwho(?:se|m)?\b|\bwhich (?:author|researcher|person)s?\b"),
+        ("amount", r"\b(?:what|which) (?:(?:is|was|were|are|did|does)\b )?(?:the |an? )?(?:[\w.()'%/-]+ ){0,4}?(?:" + _MEASURES + r")s?\b"
+                   r"(?= (?:of|for|in|at|on|from|among|to|is|was|were|does|did|when|with|per|between|associated|assigned|after|used|"
+                   r"reported|estimated|if|by|under|needed|required)\b|\?|,|$)"),
+        ("open", r"\bhow\b"),
+        ("yes_no", r"(?:^|, )(?:is|are|was|were|do|does|did|can|could|has|have|had|should|will|would|must)\b(?!.*\bwh(?:at|ich|o)\b)"),
+        ("name", r"\b(?:what|which)\b"),
+    )
+)  # fmt: skip
+
+NUMERIC: frozenset[Kind] = frozenset({"count", "percent", "p_value", "interval", "year", "amount"})
+
+_SPLIT = re.compile(r",?\s+(?:and|or|but)\s+(?=(?:(?:in|of|for|at|by|to|on|with|from|under)\s+)?(?:what|which|how|who|when|where|why)\b)", re.I)
+_WH = re.compile(r"\b(?:what|which|how|who|whom|whose|when|where|why)\b", re.I)
+_SUPERLATIVE = re.compile(r"\b(largest|highest|greatest|biggest|most|longest|maximum|best|oldest|strongest|smallest|lowest|least|"
+                          r"fewest|shortest|minimum|worst|youngest|weakest)\b", re.I)  # fmt: skip
+_LEAST = frozenset("smallest lowest least fewest shortest minimum worst youngest weakest".split())
+_WEAK = frozenset(map(stem, "used use using value find found report reported give fit fitted result results number data show study many "
+                            "amount size estimated set obtained mean name shown model analysis example case considered".split()))  # fmt: skip
+MAX_CHARS = 2000
+"""A question is read up to here: what follows of a longer one is not a question any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A content word or phrase of the question, with the wordings that count as the same; ``weight`` is its say."""
+
+    alternatives: frozenset[tuple[str, ...]]
+    weight: float
+    anchor: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, or one part of a two-part question."""
+
+    text: str
+    kind: Kind
+    terms: tuple[Term, ...]
+    numbers: frozenset[str]
+    focus: tuple[str, ...]
+    superlative: Literal["", "most", "least"]
+
+
+def parts(text: str) -> tuple[Question, ...]:
+    """The question's parts: "What is X, and how many Y ...?" has two. A part without content words of its own keeps the whole."""
+    text = " ".join(text[:MAX_CHARS].split())
+    pieces = [piece.strip(" ,") for piece in _SPLIT.split(text) if piece.strip(" ,?")]
+    lead = _lead(pieces[0]) if pieces else ""
+    found = [analyse(piece, "" if i == 0 else lead) for i, piece in enumerate(pieces)]
+    return tuple(part for part in found if part.terms) or (analyse(text),)
+
+
+def _lead(piece: str) -> str:
+    """The setting before the question word ("In the study of gum, what ..."): it holds for every part."""
+    wh = _WH.search(piece)
+    return piece[: wh.start()] if wh else ""
+
+
+def analyse(text: str, setting: str = "") -> Question:
+    """One part of a question; ``setting`` adds its words at half weight."""
+    lowered = text.lower()
+    kind = next((kind for kind, pattern in KINDS if pattern.search(lowered)), "open")
+    words = tokens(text)
+    superlative = _SUPERLATIVE.search(text)
+    direction: Literal["", "most", "least"] = ""
+    if superlative:
+        direction = "least" if superlative.group().lower() in _LEAST else "most"
+    own = _terms(words)
+    known = {alternative for term in own for alternative in term.alternatives}
+    extra = [Term(t.alternatives, t.weight / 2, False) for t in _terms(tokens(setting)) if not t.alternatives & known]
+    numbers = frozenset(token.stem for token in (*words, *tokens(setting)) if token.is_number)
+    return Question(text, kind, (*own, *extra), numbers, _focus(words), direction)
+
+
+def _focus(words: tuple[Token, ...]) -> tuple[str, ...]:
+    """Stems of the noun phrase asked for: the words right after "which", "what" or "how many"."""
+    for i, word in enumerate(words):
+        if word.text.lower() in {"which", "what", "many"}:
+            found: list[str] = []
+            for follower in words[i + 1 : i + 4]:
+                if follower.stem in STOP_STEMS:
+                    break
+                found.append(follower.stem)
+            return tuple(found)
+    return ()
+
+
+def _terms(words: tuple[Token, ...]) -> list[Term]:
+    terms: list[Term] = []
+    seen: set[frozenset[tuple[str, ...]]] = set()
+    i = 0
+    while i < len(words):
+        phrase = next((p for n in range(LONGEST_CONCEPT, 0, -1) if (p := tuple(w.stem for w in words[i : i + n])) in CONCEPTS), None)
+        word = words[i]
+        if phrase is not None and (len(phrase) > 1 or len(word.stem) > 1 or word.text.isupper()) and phrase != ("or",):
+            alternatives, step = CONCEPTS[phrase], len(phrase)
+        else:
+            alternatives, step = frozenset({(word.stem,)}), 1
+        if step > 1 or word.stem not in STOP_STEMS:
+            if alternatives not in seen:
+                terms.append(Term(alternatives, _weight(word, step), _is_anchor(word, i)))
+            seen.add(alternatives)
+        i += step
+    return terms
+
+
+def _is_anchor(word: Token, position: int) -> bool:
+    """A name, number or identifier: evidence without it is about something else."""
+    inner_capital = any(c.isupper() for c in word.text[1:]) or (word.text[0].isupper() and position > 0)
+    return inner_capital or any(c.isdigit() for c in word.text)
+
+
+def _weight(word: Token, step: int) -> float:
+    if step > 1:
+        return 1.3
+    if word.stem in _WEAK:
+        return 0.4
+    return 1.3 if _is_anchor(word, 1) else 1.0

@@ -1,0 +1,118 @@
+"""Candidate answers inside a sentence: a table of what an answer of each kind looks like, and how to choose among several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rag.generators.extractive.questions import Kind, Question, Term
+from rag.generators.extractive.words import STOP_STEMS, Token, holds, stems, tokens
+
+_NUMBER = r"(?:[<>≤≥~≈]\s?|about |approximately |nearly |almost |over |around |roughly )?[-−–]?\d[\d,]*(?:\.\d+)?(?:e[-−+]?\d+)?"
+_WORD_NUMBER = r"(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fifteen|twenty|thirty|forty|fifty|hundred)"
+_UNIT = r"(?:\s?(?:%|percent|per cent|‰)|\s(?:years?|months?|days?|weeks?|hours?|minutes?|fold|units?|grams?|ml|mL|mg|kg/m2|g/l|IU/dL|kg|cm|mm|dollars|times)\b|-fold\b)?"
+
+# What an answer of each kind looks like; the first pattern that finds anything decides.
+PATTERNS: Mapping[Kind, tuple[re.Pattern[str], ...]] = {
+    kind: tuple(re.compile(p, re.I) for p in patterns)
+    for kind, patterns in {
+        "count": (rf"(?<![\w.,-])\d[\d,]*(?![\w,]*\.?\d)(?!\s?%)(?!\s(?:percent|years?|months?|days?)\b)|\b{_WORD_NUMBER}\b",),
+        "percent": (rf"{_NUMBER}\s?(?:%|percent|per cent)", rf"(?<![\w.]){_NUMBER}|one-(?:half|third|fourth)|\bhalf\b"),
+        "p_value": (r"p(?:-value)?s?\s*[=<>≤≈]+\s*<?\s*\d*\.?\d+(?:e[-−]?\d+)?", rf"[<>]?\s?0?\.\d+(?:e[-−]?\d+)?|<?\s?{_NUMBER}e-\d+"),
+        "interval": (r"[(\[]\s*[-−]?\d[\d.]*\s*(?:,|to|-|–|;)\s*[-−]?\d[\d.]*\s*[)\]]", r"[-−]?\d[\d.]*\s*(?:to|-|–)\s*[-−]?\d[\d.]*%?",
+                     r"[-−]?\d+\.\d+ [-−]?\d+\.\d+"),
+        "year": (r"\b(?:1[6-9]|20)\d\d(?:\s?[-–]\s?(?:1[6-9]|20)?\d\d)?\b",),
+        "amount": (rf"(?<![\w.]){_NUMBER}{_UNIT}|\b{_WORD_NUMBER}{_UNIT}",),
+        "who": (r"(?-i:\b[A-Z][\w'’-]+(?:,? (?:and |& |et al\.?|of |van |de |[A-Z]\.? ?)*[A-Z][\w'’-]+| et al\.?)*)",),
+    }.items()
+}  # fmt: skip
+
+CODE = re.compile(r"[A-Za-z][\w.]*(?:[._]\w+)+(?:\(\))?|\b[a-zA-Z]\w*\(\)")
+_CODE_FOCUS = frozenset(stems("function routine package argument option command variable method data set dataset object"))
+REACH = 14.0
+"""Words over which nearness to a question word fades to 1/e."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of a unit's text that would answer, and how close it stands to the question's words."""
+
+    start: int
+    end: int
+    score: float
+
+
+def candidates(text: str, question: Question) -> list[Span]:
+    """The spans of ``text`` that look like an answer of the question's kind, best first; what the question itself says
+    (its own numbers and names) can't answer it."""
+    words = tokens(text)
+    places = _places(words, question.terms)
+    for pattern in PATTERNS.get(question.kind, ()):
+        found = [(m.start(), m.end()) for m in pattern.finditer(text)]
+        spans = [_scored(text, start, end, words, places, question) for start, end in found if not _said(text[start:end], question)]
+        if spans:
+            return sorted(spans, key=lambda s: (-s.score, s.start))
+    return []
+
+
+def _said(piece: str, question: Question) -> bool:
+    inner = [t for t in tokens(piece) if t.stem not in STOP_STEMS]
+    own = {word for term in question.terms for alternative in term.alternatives for word in alternative}
+    return bool(inner) and all(t.stem in question.numbers or t.stem in own for t in inner)
+
+
+def _places(words: tuple[Token, ...], terms: tuple[Term, ...]) -> list[tuple[int, float]]:
+    """Where the question's words stand: (index of the word, weight)."""
+    at: list[tuple[int, float]] = []
+    for term in terms:
+        for alternative in term.alternatives:
+            if len(alternative) == 1:
+                at.extend((i, term.weight) for i, word in enumerate(words) if word.stem == alternative[0])
+            else:
+                at.extend(
+                    (i, term.weight)
+                    for i in range(len(words) - len(alternative) + 1)
+                    if tuple(w.stem for w in words[i : i + len(alternative)]) == alternative
+                )
+    return at
+
+
+def _scored(
+    text: str, start: int, end: int, words: tuple[Token, ...], places: list[tuple[int, float]], question: Question
+) -> Span:
+    first = next((i for i, w in enumerate(words) if w.end > start), len(words))
+    score = 0.0
+    for place, weight in places:
+        score += weight * 2.718 ** (-abs(place - first) / REACH)
+    after = tuple(w.stem for w in words if w.start >= end)[:3]
+    if question.focus and question.kind == "count":
+        # "54 patients": the noun asked for follows the number
+        wanted = {w for t in question.terms for a in t.alternatives if holds(a, question.focus) for w in a} | set(question.focus)
+        score += 3.0 * any(word in wanted for word in after) + 1.0 * bool(after and after[0] in wanted)
+    return Span(start, end, score)
+
+
+def code_names(text: str, question: Question) -> list[Span]:
+    """Names of functions and packages, where the question asks for one."""
+    if not set(question.focus) & _CODE_FOCUS:
+        return []
+    words = tokens(text)
+    places = _places(words, question.terms)
+    spans = [_scored(text, m.start(), m.end(), words, places, question) for m in CODE.finditer(text) if not _said(m.group(), question)]
+    named = re.compile(r"\b(?:the |package |function |routine )?([A-Za-z][\w.]*) (?:function|package|routine|option|argument)\b|\b(?:function|package|routine) ([A-Za-z][\w.]*)")
+    for m in named.finditer(text):
+        group = 1 if m[1] else 2
+        if not _said(m[group], question) and tokens(m[group])[0].stem not in STOP_STEMS:
+            spans.append(_scored(text, m.start(group), m.end(group), words, places, question))
+    return sorted(spans, key=lambda s: (-s.score, s.start))
+
+
+def with_noun(text: str, span: Span) -> str:
+    """The span, with the noun that it counts ("686 women")."""
+    follow = re.match(r"\s+(?:[a-z-]+ )??([a-z-]{3,})\b", text[span.end :])
+    piece = text[span.start : span.end].strip()
+    if follow and follow.group().split()[0] and stems(follow.group())[0] not in STOP_STEMS:
+        first = follow.group().split()[0]
+        return f"{piece} {first}"
+    return piece
