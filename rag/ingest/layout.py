@@ -1,19 +1,60 @@
-"""Layout boxes of a page, from PyMuPDF's layout model, and the characters of the page gathered into lines."""
+"""The raw material of a page: layout boxes from PyMuPDF's layout model, lines of characters, and drawn marks.
 
+All boxes here are in points of a page without /Rotate, origin at the crop box's top left. `rag.ingest.pdf` turns a
+rotated page upright before it is read (the layout model can't read text that runs sideways) and the boxes back after.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pymupdf
 
-BBox = tuple[float, float, float, float]
+from rag.ingest.fold import fold, map_ligatures
+from rag.types import BBox
+
+# A gap wider than this part of the font size is a word space, even where the file holds no space character.
+_SPACE_EM = 0.2
 
 
 @dataclass(frozen=True)
 class LayoutBox:
     """A box the layout model found: `kind` is its label (text, section-header, list-item, caption, picture, table,
-    formula, footnote, page-header, page-footer, ...); `bbox` in points of the unrotated page, origin top left."""
+    formula, footnote, page-header, page-footer, ...); `bbox` in points, origin top left."""
 
     bbox: BBox
     kind: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A piece of text on one baseline. `text` has its ligatures spelled out but is not folded yet (a hyphen at its end
+    still matters); `operation` is the number of the page's drawing operation that shows it (-1: unknown); `direction`
+    is the unit vector of writing."""
+
+    bbox: BBox
+    text: str
+    font: str
+    size: float
+    bold: bool
+    mono: bool
+    operation: int
+    direction: tuple[float, float] = (1.0, 0.0)
+    label_font: str = ""
+
+    @property
+    def folded(self) -> str:
+        return fold(self.text)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A visible stroke, fill or image, cut to the clip in force. `frame` is the outermost clip's box (an included
+    graphic's canvas) or None; `operation` numbers the page's drawing operations."""
+
+    bbox: BBox
+    kind: str
+    operation: int
+    frame: BBox | None
 
 
 def page_layout(page: pymupdf.Page) -> list[LayoutBox]:
@@ -25,3 +66,170 @@ def page_layout(page: pymupdf.Page) -> list[LayoutBox]:
     page.get_layout()
     found = page.layout_information or []
     return [LayoutBox((float(x0), float(y0), float(x1), float(y1)), str(kind)) for x0, y0, x1, y1, kind in found]
+
+
+# --- boxes -----------------------------------------------------------------------------------------------------------
+
+
+def union(boxes: Iterable[BBox]) -> BBox:
+    """The smallest box round all of `boxes`, of which there must be at least one."""
+    x0, y0, x1, y1 = zip(*boxes, strict=True)
+    return min(x0), min(y0), max(x1), max(y1)
+
+
+def intersect(a: BBox, b: BBox) -> BBox | None:
+    """The common part of two boxes, None where they don't meet; a line (no width or no height) is a box too."""
+    x0, y0, x1, y1 = max(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), min(a[3], b[3])
+    return (x0, y0, x1, y1) if x0 <= x1 and y0 <= y1 else None
+
+
+def grow(box: BBox, by: float) -> BBox:
+    """`box` with every side moved out by `by` points."""
+    return box[0] - by, box[1] - by, box[2] + by, box[3] + by
+
+
+def area(box: BBox | None) -> float:
+    """Area in square points; 0 for None."""
+    return 0.0 if box is None else max(0.0, box[2] - box[0]) * max(0.0, box[3] - box[1])
+
+
+def share_inside(inner: BBox, outer: BBox) -> float:
+    """The part of `inner`'s area that lies in `outer`, 0..1; a hairline counts as half a point wide."""
+    padded = grow(inner, 0.25)
+    return area(intersect(padded, outer)) / area(padded)
+
+
+def gaps(a: BBox, b: BBox) -> tuple[float, float]:
+    """Horizontal and vertical distance between two boxes; negative where they overlap on that axis."""
+    return max(a[0], b[0]) - min(a[2], b[2]), max(a[1], b[1]) - min(a[3], b[3])
+
+
+def contains_centre(outer: BBox, inner: BBox) -> bool:
+    """Whether the middle of `inner` lies in `outer`."""
+    x, y = (inner[0] + inner[2]) / 2, (inner[1] + inner[3]) / 2
+    return outer[0] <= x <= outer[2] and outer[1] <= y <= outer[3]
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def page_lines(page: pymupdf.Page) -> list[Line]:
+    """The lines of the page's text layer in the file's order, without those that are blank or off the page."""
+    operations = _text_operations(page)
+    lines: list[Line] = []
+    for block in page.get_text("rawdict", clip=page.rect)["blocks"]:
+        for raw in block.get("lines", ()):
+            line = _read_line(raw, operations)
+            if line.text.strip():
+                lines.append(line)
+    return lines
+
+
+def _text_operations(page: pymupdf.Page) -> dict[tuple[int, int], int]:
+    """Number of the drawing operation by the origin of the glyph it shows, in whole points."""
+    return {
+        (round(char[2][0]), round(char[2][1])): span["seqno"] for span in page.get_texttrace() for char in span["chars"]
+    }
+
+
+def _read_line(raw: dict, operations: dict[tuple[int, int], int]) -> Line:
+    spans = [span for span in raw["spans"] if span["chars"]]
+    if not spans:
+        return Line(tuple(raw["bbox"]), "", "", 0.0, bold=False, mono=False, operation=-1)
+    axis_x, axis_y = raw["dir"]
+    pieces: list[str] = []
+    end: float | None = None
+    for span in spans:
+        least_gap = _SPACE_EM * span["size"]
+        for char in span["chars"]:
+            # Distance along the direction of writing: the box's side that is met first, and the one met last.
+            x0, y0, x1, y1 = char["bbox"]
+            start, stop = sorted((x0 * axis_x + y0 * axis_y, x1 * axis_x + y1 * axis_y))
+            if end is not None and start - end > least_gap and not pieces[-1].isspace():
+                pieces.append(" ")
+            pieces.append(char["c"])
+            end = stop
+    widest = max(spans, key=lambda span: len(span["chars"]))
+    x, y = spans[0]["chars"][0]["origin"]
+    return Line(
+        bbox=tuple(raw["bbox"]),
+        text=map_ligatures("".join(pieces)),
+        font=widest["font"],
+        size=widest["size"],
+        bold=bool(spans[0]["flags"] & pymupdf.TEXT_FONT_BOLD),
+        mono=_is_monospaced(widest),
+        operation=operations.get((round(x), round(y)), -1),
+        direction=(axis_x, axis_y),
+        label_font=spans[0]["font"],
+    )
+
+
+def _is_monospaced(span: dict) -> bool:
+    """By the font's flag or, since fonts often lack it, by narrow and wide letters that take the same room."""
+    if span["flags"] & pymupdf.TEXT_FONT_MONOSPACED:
+        return True
+    widths = {c["c"]: c["bbox"][2] - c["bbox"][0] for c in span["chars"] if c["c"].isalnum()}
+    return len(widths) > 3 and max(widths.values()) - min(widths.values()) < 0.02 * span["size"]
+
+
+def rows(lines: Sequence[Line]) -> list[list[Line]]:
+    """Lines gathered into rows: those that share most of their height, left to right; rows top to bottom."""
+    gathered: list[list[Line]] = []
+    for line in sorted(lines, key=lambda line: (line.bbox[1] + line.bbox[3], line.bbox[0])):
+        for row in reversed(gathered[-3:]):
+            if _same_row(row[0].bbox, line.bbox):
+                row.append(line)
+                break
+        else:
+            gathered.append([line])
+    return [sorted(row, key=lambda line: line.bbox[0]) for row in gathered]
+
+
+def _same_row(a: BBox, b: BBox) -> bool:
+    return -gaps(a, b)[1] > 0.5 * min(a[3] - a[1], b[3] - b[1])
+
+
+def row_texts(lines: Sequence[Line]) -> list[str]:
+    """The text of each row of `lines`, ligatures spelled out, not folded."""
+    return [" ".join(line.text for line in row) for row in rows(lines)]
+
+
+# --- drawings --------------------------------------------------------------------------------------------------------
+
+
+def page_marks(page: pymupdf.Page) -> list[Mark]:
+    """Visible strokes, fills and images of the page, each cut to its clip and to the page, in drawing order.
+
+    Fills and strokes in white leave nothing to see on a white page and are left out, and so is what is clipped away.
+    """
+    bounds: BBox = tuple(page.rect)
+    marks: list[Mark] = []
+    clips: list[tuple[int, BBox]] = []
+    for item in page.get_cdrawings(extended=True):
+        level = item["level"]
+        while clips and clips[-1][0] >= level:
+            clips.pop()
+        limit = clips[-1][1] if clips else bounds
+        if item["type"] in ("clip", "group"):
+            box = intersect(tuple(item.get("scissor") or item["rect"]), limit)
+            clips.append((level, box or (0.0, 0.0, 0.0, 0.0)))
+            continue
+        box = intersect(_inked(item), limit)
+        if box is not None and _is_visible(item):
+            marks.append(Mark(box, "path", item["seqno"], clips[0][1] if clips else None))
+    for operation, (kind, rect) in enumerate(page.get_bboxlog()):
+        box = intersect(tuple(rect), bounds) if kind in ("fill-image", "fill-imgmask", "fill-shade") else None
+        if box is not None:
+            marks.append(Mark(box, "image", operation, None))
+    return sorted(marks, key=lambda mark: mark.operation)
+
+
+def _inked(item: dict) -> BBox:
+    return grow(tuple(item["rect"]), (item.get("width") or 0.0) / 2 if "s" in item["type"] else 0.0)
+
+
+def _is_visible(item: dict) -> bool:
+    stroke, fill = item.get("color"), item.get("fill")
+    stroked = "s" in item["type"] and stroke is not None and min(stroke) < 0.99 and item.get("stroke_opacity") != 0
+    filled = "f" in item["type"] and fill is not None and min(fill) < 0.99 and item.get("fill_opacity") != 0
+    return bool(stroked or filled)

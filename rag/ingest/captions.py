@@ -1,0 +1,181 @@
+"""Captions: finding them among the lines of a page, and giving each to the figure or table it belongs to."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rag.ingest.fold import join_lines
+from rag.ingest.layout import LayoutBox, Line, contains_centre, gaps, row_texts, rows, union
+from rag.types import BBox
+
+CaptionKind = Literal["figure", "table"]
+
+# "Figure 3:", "Fig. 2.1.", "Table A-2", "TABLE IV". The number may be followed by a mark that running text never has
+# there ("Figure 3:"), or by the caption itself, when a bold label or the layout sets it apart ("Figure 17.2  Forest").
+_LABEL = re.compile(
+    r"(?P<word>figure|fig\.?|table|tab\.)\s*(?P<number>[A-Z]?\d+(?:[.\-]\d+)*[a-z]?|[IVXL]+)(?P<mark>\s*[:.|\u2013\u2014](?=\s|$)|(?=\s|$))",
+    re.IGNORECASE,
+)
+_KINDS: dict[str, CaptionKind] = {"f": "figure", "t": "table"}
+_SENTENCE_START = re.compile(r"\s*(?:\(|[A-Z0-9\u201c\"'])")
+
+
+@dataclass(frozen=True)
+class Caption:
+    """An author's caption. `text` is folded and starts with the label as printed ("Figure 2: ...")."""
+
+    bbox: BBox
+    text: str
+    kind: CaptionKind
+    number: str
+
+
+def find_captions(
+    lines: Sequence[Line], layout: Sequence[LayoutBox], vocabulary: frozenset[str] = frozenset()
+) -> list[Caption]:
+    """The captions among `lines` (all lines of the page), top to bottom.
+
+    A caption starts a paragraph with "Figure N" or "Table N" and, apart from that, either has a colon or stop after the
+    number, or a label in a font of its own, or is called a caption by the layout model. "Figure 7 shows ..." has none.
+    """
+    paragraph_rows = rows(lines)
+    captions: list[Caption] = []
+    taken: set[int] = set()
+    for index, row in enumerate(paragraph_rows):
+        if index in taken:
+            continue
+        start = next((k for k, line in enumerate(row) if _starts_caption(line, row[k:], lines, layout)), None)
+        if start is None:
+            continue
+        members = [row[start:]]
+        for later in range(index + 1, len(paragraph_rows)):
+            following = _continuation(members, paragraph_rows[later], layout)
+            if following is None:
+                break
+            if following:
+                members.append(following)
+                taken.add(later)
+        captions.append(_make_caption(members, vocabulary))
+    return captions
+
+
+def _make_caption(members: Sequence[Sequence[Line]], vocabulary: frozenset[str]) -> Caption:
+    flat = [line for row in members for line in row]
+    text = join_lines([text for row in members for text in row_texts(row)], vocabulary)
+    label = _LABEL.match(text)
+    assert label is not None, "a caption was started by its label"
+    return Caption(union(line.bbox for line in flat), text, _KINDS[label["word"][0].lower()], label["number"])
+
+
+def _starts_caption(line: Line, rest: Sequence[Line], lines: Sequence[Line], layout: Sequence[LayoutBox]) -> bool:
+    text = " ".join(part.folded for part in rest)
+    label = _LABEL.match(text)
+    if label is None or line.direction != (1.0, 0.0):
+        return False
+    box = _box_of(line, layout)
+    if not (_starts_box(line, box) or _stands_apart(line, lines)):
+        return False
+    if label["mark"]:
+        return True
+    if not _SENTENCE_START.match(text[label.end() :]) and text[label.end() :]:
+        return False
+    own_label = line.bold or line.label_font != line.font or (len(rest) > 1 and rest[1].font != line.font)
+    return own_label or (box is not None and box.kind == "caption")
+
+
+def _box_of(line: Line, layout: Sequence[LayoutBox]) -> LayoutBox | None:
+    holding = [box for box in layout if box.kind != "picture" and contains_centre(box.bbox, line.bbox)]
+    return min(holding, key=lambda box: (box.bbox[2] - box.bbox[0]) * (box.bbox[3] - box.bbox[1]), default=None)
+
+
+def _starts_box(line: Line, box: LayoutBox | None) -> bool:
+    return box is not None and line.bbox[1] - box.bbox[1] < 0.5 * line.size and line.bbox[0] - box.bbox[0] < line.size
+
+
+def _stands_apart(line: Line, lines: Sequence[Line]) -> bool:
+    """Whether no line of the same font stands close above: a caption's first line has a gap above it."""
+    return not any(
+        other is not line
+        and other.font == line.font
+        and 0 < line.bbox[1] - other.bbox[1] < 1.7 * line.size
+        and gaps(other.bbox, line.bbox)[0] < 0
+        for other in lines
+    )
+
+
+def _continuation(
+    members: Sequence[Sequence[Line]], row: Sequence[Line], layout: Sequence[LayoutBox]
+) -> list[Line] | None:
+    """The part of `row` that goes on with the caption; [] to pass over a row beside it; None where the caption ends."""
+    first, last = members[0][0], members[-1]
+    bottom = max(line.bbox[3] for line in last)
+    left, right = min(line.bbox[0] for r in members for line in r), max(line.bbox[2] for r in members for line in r)
+    beside = [line for line in row if line.bbox[0] < right + first.size and line.bbox[2] > left - first.size]
+    if not beside:
+        return [] if row[0].bbox[1] < bottom + first.size else None
+    if min(line.bbox[1] for line in beside) - bottom > 0.45 * first.size:
+        return None
+    start_box, box = _box_of(first, layout), _box_of(beside[0], layout)
+    if start_box is not box and box is not None and _starts_box(beside[0], box):
+        return None
+    if abs(beside[0].size - first.size) > 0.15 * first.size:
+        return None
+    return beside
+
+
+def assign_captions(
+    boxes: Sequence[BBox], kinds: Sequence[CaptionKind], captions: Sequence[Caption], obstacles: Sequence[BBox]
+) -> list[Caption | None]:
+    """For each box (of a figure or table) its caption or None; a caption is given at most once.
+
+    Nearest pairs go first. A caption must overlap its box's width, with no other box and none of `obstacles` (running
+    text) between. A table may take a caption labelled "Figure" that no figure wants (output printed as a figure), never
+    the other way round.
+    """
+    pairs = sorted(
+        (cost, b, c)
+        for b, box in enumerate(boxes)
+        for c, caption in enumerate(captions)
+        if (cost := _pair_cost(box, kinds[b], caption, boxes, captions, obstacles)) is not None
+    )
+    chosen: list[Caption | None] = [None] * len(boxes)
+    used: set[int] = set()
+    for _, b, c in pairs:
+        if chosen[b] is None and c not in used:
+            chosen[b] = captions[c]
+            used.add(c)
+    return chosen
+
+
+def _pair_cost(
+    box: BBox,
+    kind: CaptionKind,
+    caption: Caption,
+    boxes: Sequence[BBox],
+    captions: Sequence[Caption],
+    obstacles: Sequence[BBox],
+) -> float | None:
+    across, down = gaps(box, caption.bbox)
+    if across > 0 or down > 150:
+        return None
+    if kind == "figure" and caption.kind == "table":
+        return None
+    between = _between(box, caption.bbox)
+    others = [b for b in boxes if b is not box] + [c.bbox for c in captions if c is not caption]
+    if down > 0 and any(_meets(other, between) for other in (*others, *obstacles)):
+        return None
+    below = caption.bbox[1] > box[1]
+    # Figures are captioned below and tables above far more often than not; worth a line or two of distance.
+    unusual_side = 20.0 if below != (kind == "figure") else 0.0
+    return max(0.0, down) + unusual_side + (1000.0 if caption.kind != kind else 0.0)
+
+
+def _between(a: BBox, b: BBox) -> BBox:
+    upper, lower = (a, b) if a[1] <= b[1] else (b, a)
+    return max(a[0], b[0]), upper[3], min(a[2], b[2]), lower[1]
+
+
+def _meets(box: BBox, strip: BBox) -> bool:
+    middle = (box[1] + box[3]) / 2
+    return strip[1] < middle < strip[3] and gaps(box, strip)[0] < 0

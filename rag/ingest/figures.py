@@ -1,0 +1,305 @@
+"""Figures of a born-digital page: which marks and text belong to each, and the tight box round its ink.
+
+The layout model finds nearly every figure but boxes its labels rather than its ink, so its boxes only serve as seeds.
+What belongs together is read from the page's drawing operations: an included graphic is drawn in one go inside a clip
+(its frame), and its labels are shown between its strokes. Figures drawn without a frame are gathered by distance.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pymupdf
+
+from rag.ingest.captions import Caption
+from rag.ingest.layout import (
+    LayoutBox,
+    Line,
+    Mark,
+    area,
+    contains_centre,
+    gaps,
+    grow,
+    intersect,
+    share_inside,
+    union,
+)
+from rag.types import BBox
+
+# Points. Marks nearer than this are one drawing; panels nearer than this can be one figure; labels are looked for this
+# far from a figure; a figure is at least this wide and high.
+_MARK_GAP = 14.0
+_PANEL_GAP = 60.0
+_LABEL_REACH = 45.0
+_LEAST_SIDE = 25.0
+_INK_DPI = 144
+_RUNNING_KINDS = frozenset({"text", "list-item", "section-header", "title", "footnote", "caption"})
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure: `bbox` is the tight box round its ink; `lines` is the text inside it."""
+
+    bbox: BBox
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """Marks that belong together, with the frames they were drawn in and the text that goes with them."""
+
+    marks: tuple[Mark, ...]
+    lines: tuple[Line, ...] = ()
+
+    @property
+    def bbox(self) -> BBox:
+        return union(item.bbox for item in (*self.marks, *self.lines))
+
+    @property
+    def frames(self) -> tuple[BBox, ...]:
+        return tuple({mark.frame: None for mark in self.marks if mark.frame is not None})
+
+
+def find_figures(
+    page: pymupdf.Page,
+    layout: Sequence[LayoutBox],
+    lines: Sequence[Line],
+    marks: Sequence[Mark],
+    captions: Sequence[Caption],
+) -> list[Figure]:
+    """The figures of an upright page, top to bottom, each with the tight box round its ink and the text in it."""
+    page_box: BBox = tuple(page.rect)
+    captioned = {line for line in lines if any(contains_centre(caption.bbox, line.bbox) for caption in captions)}
+    free = [line for line in lines if line not in captioned]
+    drawn = _significant(marks, page_box, layout, free)
+    drawings = [_Drawing(tuple(group)) for group in _cluster(drawn, free, captions, layout)]
+    drawings = [d for d in drawings if _is_figure(d, layout, free)]
+    drawings = _with_labels(drawings, free, layout)
+    drawings = _merge_panels(drawings, lines, captions)
+    figures = [_tighten(page, drawing, lines) for drawing in drawings]
+    return sorted(figures, key=lambda figure: (figure.bbox[1], figure.bbox[0]))
+
+
+# --- marks that can be part of a figure ------------------------------------------------------------------------------
+
+
+def _significant(
+    marks: Sequence[Mark], page_box: BBox, layout: Sequence[LayoutBox], lines: Sequence[Line]
+) -> list[Mark]:
+    """Marks without page backgrounds, crop marks at the edge, rules and underlines, and shades behind running text."""
+    running = [box.bbox for box in layout if box.kind in _RUNNING_KINDS]
+    furniture = [box.bbox for box in layout if box.kind in ("page-header", "page-footer")]
+    framed = _frame_counts(marks, page_box)
+    kept = []
+    for mark in marks:
+        frame = mark.frame if mark.frame is not None and framed.get(mark.frame, 0) > 2 else None
+        if area(mark.bbox) > 0.8 * area(page_box):
+            continue
+        if frame is None and (_is_rule(mark) or any(share_inside(mark.bbox, grow(b, 3)) > 0.5 for b in furniture)):
+            continue
+        if frame is None and _is_backdrop(mark, running, lines):
+            continue
+        kept.append(replace(mark, frame=frame))
+    return kept
+
+
+def _frame_counts(marks: Iterable[Mark], page_box: BBox) -> dict[BBox, int]:
+    """Marks by frame, for frames that are smaller than the page: a clip to the whole page says nothing."""
+    counts: dict[BBox, int] = {}
+    for mark in marks:
+        if mark.frame is not None and area(mark.frame) < 0.8 * area(page_box):
+            counts[mark.frame] = counts.get(mark.frame, 0) + 1
+    return counts
+
+
+def _is_rule(mark: Mark) -> bool:
+    width, height = mark.bbox[2] - mark.bbox[0], mark.bbox[3] - mark.bbox[1]
+    return mark.kind == "path" and min(width, height) < 2.0
+
+
+def _is_backdrop(mark: Mark, running: Sequence[BBox], lines: Sequence[Line]) -> bool:
+    """Whether a box mostly holds running text: the shade or frame of a code listing, a highlighted word."""
+    if mark.kind != "path":
+        return False
+    held = sum(area(intersect(mark.bbox, box)) for box in running)
+    return held > 0.5 * area(mark.bbox)
+
+
+# --- gathering marks into drawings -----------------------------------------------------------------------------------
+
+
+def _cluster(
+    marks: Sequence[Mark], lines: Sequence[Line], captions: Sequence[Caption], layout: Sequence[LayoutBox]
+) -> list[list[Mark]]:
+    """Marks in groups: same or overlapping frames, or near each other with no caption between."""
+    groups = _by_frame(marks)
+    pictures = [box.bbox for box in layout if box.kind == "picture"]
+    walls = [caption.bbox for caption in captions]
+    merged = True
+    while merged:
+        merged = False
+        for i in range(len(groups)):
+            for j in range(len(groups) - 1, i, -1):
+                if _belong_together(groups[i], groups[j], pictures, walls):
+                    groups[i] = _Group(groups[i].marks + groups[j].marks, union((groups[i].bbox, groups[j].bbox)))
+                    del groups[j]
+                    merged = True
+    return [group.marks for group in groups]
+
+
+@dataclass
+class _Group:
+    marks: list[Mark]
+    bbox: BBox
+
+
+def _by_frame(marks: Sequence[Mark]) -> list[_Group]:
+    framed: dict[BBox, list[Mark]] = {}
+    groups: list[_Group] = []
+    for mark in marks:
+        if mark.frame is not None:
+            framed.setdefault(mark.frame, []).append(mark)
+        elif groups and max(gaps(groups[-1].bbox, mark.bbox)) < 3.0:
+            # Neighbours in drawing order are nearly always neighbours on the page; this keeps the pairs few.
+            groups[-1].marks.append(mark)
+            groups[-1].bbox = union((groups[-1].bbox, mark.bbox))
+        else:
+            groups.append(_Group([mark], mark.bbox))
+    return groups + [_Group(members, union(mark.bbox for mark in members)) for members in framed.values()]
+
+
+def _belong_together(a: _Group, b: _Group, pictures: Sequence[BBox], walls: Sequence[BBox]) -> bool:
+    across, down = gaps(a.bbox, b.bbox)
+    if max(across, down) > _PANEL_GAP:
+        return False
+    if any(_stands_between(wall, a.bbox, b.bbox) for wall in walls):
+        return False
+    same_picture = any(share_inside(a.bbox, p) > 0.5 and share_inside(b.bbox, p) > 0.5 for p in pictures)
+    return same_picture or max(across, down) < _MARK_GAP
+
+
+def _stands_between(wall: BBox, a: BBox, b: BBox) -> bool:
+    upper, lower = (a, b) if a[1] + a[3] <= b[1] + b[3] else (b, a)
+    middle = (wall[1] + wall[3]) / 2
+    return (upper[1] + upper[3]) / 2 < middle < (lower[1] + lower[3]) / 2 and gaps(wall, union((a, b)))[0] < 0
+
+
+def _is_figure(drawing: _Drawing, layout: Sequence[LayoutBox], lines: Sequence[Line]) -> bool:
+    x0, y0, x1, y1 = box = union(mark.bbox for mark in drawing.marks)
+    if x1 - x0 < _LEAST_SIDE or y1 - y0 < _LEAST_SIDE:
+        return False
+    if any(share_inside(box, b.bbox) > 0.7 for b in layout if b.kind in ("table", "formula")):
+        return False
+    if any(mark.kind == "image" for mark in drawing.marks) or drawing.frames:
+        return True
+    seen = any(area(intersect(box, b.bbox)) > 0.3 * area(box) for b in layout if b.kind == "picture")
+    return len(drawing.marks) > (3 if seen else 7)
+
+
+# --- labels ----------------------------------------------------------------------------------------------------------
+
+
+def _with_labels(drawings: Sequence[_Drawing], lines: Sequence[Line], layout: Sequence[LayoutBox]) -> list[_Drawing]:
+    """Each drawing with its text: shown between its strokes, inside its frame or marks, or close by in its font."""
+    owned = [tuple(line for line in lines if _is_drawn_with(line, drawing, lines)) for drawing in drawings]
+    taken = {line for group in owned for line in group}
+    running_fonts = {line.font for line in lines if line not in taken}
+    result = []
+    for drawing, own in zip(drawings, owned, strict=True):
+        fonts = {line.font for line in own} - running_fonts
+        labels = list(own)
+        waiting = [line for line in lines if line not in taken]
+        grown = True
+        while grown:
+            box = union(item.bbox for item in (*drawing.marks, *labels))
+            near = [line for line in waiting if _is_label(line, box, fonts, drawing, layout)]
+            waiting = [line for line in waiting if line not in near]
+            labels.extend(near)
+            taken.update(near)
+            grown = bool(near)
+        result.append(_Drawing(drawing.marks, tuple(labels)))
+    return result
+
+
+def _is_drawn_with(line: Line, drawing: _Drawing, lines: Sequence[Line]) -> bool:
+    marks_box = union(mark.bbox for mark in drawing.marks)
+    if share_inside(line.bbox, marks_box) > 0.8:
+        return True
+    first, last = drawing.marks[0].operation, drawing.marks[-1].operation
+    if first < line.operation < last and max(gaps(line.bbox, grow(marks_box, _PANEL_GAP))) < 0:
+        return True
+    together = [other.bbox for other in lines if other.operation == line.operation >= 0] or [line.bbox]
+    return any(all(share_inside(box, grow(frame, 2)) > 0.8 for box in together) for frame in drawing.frames)
+
+
+def _is_label(
+    line: Line, box: BBox, fonts: set[str], drawing: _Drawing, layout: Sequence[LayoutBox]
+) -> bool:
+    distance = max(gaps(line.bbox, box))
+    if line.font in fonts and distance < _LABEL_REACH:
+        return True
+    if drawing.frames:
+        return False
+    # No frame and no font to go by: what the layout model put into the picture, and what sits on the drawing's edge.
+    pictures = [b.bbox for b in layout if b.kind == "picture" and area(intersect(b.bbox, box)) > 0.3 * area(b.bbox)]
+    return any(contains_centre(p, line.bbox) for p in pictures)
+
+
+# --- panels ----------------------------------------------------------------------------------------------------------
+
+
+def _merge_panels(
+    drawings: Sequence[_Drawing], lines: Sequence[Line], captions: Sequence[Caption]
+) -> list[_Drawing]:
+    """Drawings side by side or stacked with nothing but white between them are panels of one figure."""
+    merged = list(drawings)
+    again = True
+    while again:
+        again = False
+        for i in range(len(merged)):
+            for j in range(len(merged) - 1, i, -1):
+                if _are_panels(merged[i], merged[j], lines, captions):
+                    a, b = merged[i], merged.pop(j)
+                    merged[i] = _Drawing(a.marks + b.marks, tuple(dict.fromkeys(a.lines + b.lines)))
+                    again = True
+    return merged
+
+
+def _are_panels(a: _Drawing, b: _Drawing, lines: Sequence[Line], captions: Sequence[Caption]) -> bool:
+    across, down = gaps(a.bbox, b.bbox)
+    if max(across, down) > _PANEL_GAP:
+        return False
+    if across > 0 and down > 0:
+        return False
+    own = {*a.lines, *b.lines}
+    both = union((a.bbox, b.bbox))
+    strangers = [line.bbox for line in lines if line not in own and contains_centre(both, line.bbox)]
+    walls = [*strangers, *(caption.bbox for caption in captions)]
+    return not any(_stands_between(wall, a.bbox, b.bbox) for wall in walls)
+
+
+# --- ink -------------------------------------------------------------------------------------------------------------
+
+
+def _tighten(page: pymupdf.Page, drawing: _Drawing, lines: Sequence[Line]) -> Figure:
+    """The figure with the box of its ink, measured on the rendered page with other text blanked out."""
+    box = intersect(grow(drawing.bbox, 1.0), tuple(page.rect)) or drawing.bbox
+    zoom = min(_INK_DPI / 72, 2000 / max(box[2] - box[0], box[3] - box[1]))
+    pixmap = page.get_pixmap(matrix=pymupdf.Matrix(zoom, zoom), clip=box, colorspace=pymupdf.csGRAY, annots=False)
+    pixels = np.frombuffer(pixmap.samples_mv, dtype=np.uint8).reshape(pixmap.height, pixmap.stride)[:, : pixmap.width]
+    ink = pixels < 245
+    own = set(drawing.lines)
+    for line in lines:
+        if line not in own and max(gaps(line.bbox, box)) < 0:
+            x0, y0, x1, y1 = (round(v * zoom) for v in line.bbox)
+            ink[max(0, y0 - pixmap.y) : max(0, y1 - pixmap.y), max(0, x0 - pixmap.x) : max(0, x1 - pixmap.x)] = False
+    columns, inked_rows = np.flatnonzero(ink.any(axis=0)), np.flatnonzero(ink.any(axis=1))
+    if columns.size == 0:
+        return Figure(drawing.bbox, drawing.lines)
+    tight = (
+        (pixmap.x + int(columns[0])) / zoom,
+        (pixmap.y + int(inked_rows[0])) / zoom,
+        (pixmap.x + int(columns[-1]) + 1) / zoom,
+        (pixmap.y + int(inked_rows[-1]) + 1) / zoom,
+    )
+    return Figure(tight, drawing.lines)

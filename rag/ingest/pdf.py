@@ -1,0 +1,328 @@
+"""Reading born-digital PDFs: opening with errors that name the fix, and each page's regions, running text and crops."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pymupdf
+from PIL import Image
+
+from rag.errors import DocumentError
+from rag.ingest.captions import Caption, CaptionKind, assign_captions, find_captions
+from rag.ingest.figures import Figure, find_figures
+from rag.ingest.fold import fold, join_lines, words_of
+from rag.ingest.layout import (
+    LayoutBox,
+    Line,
+    area,
+    contains_centre,
+    gaps,
+    intersect,
+    page_layout,
+    page_lines,
+    page_marks,
+    row_texts,
+    rows,
+    share_inside,
+    union,
+)
+from rag.ingest.tables import TableBox, find_tables
+from rag.types import BBox, CropKind
+
+# A poster or plan of several square metres would need gigabytes at print resolution.
+MAX_PIXELS = 16_000_000
+# MuPDF keeps decoded fonts and images of pages gone by; this bounds what a long document can pile up.
+_STORE_KEPT_PERCENT = 50
+_NO_READING = frozenset({"page-header", "page-footer", "picture"})
+_LEAST_READABLE_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class RegionContent:
+    """A region of a page; `order` counts from 0 in reading order, `text` is folded line by line."""
+
+    kind: str
+    bbox: BBox
+    text: str
+    order: int
+
+
+@dataclass(frozen=True)
+class CropContent:
+    """A figure or table: `caption` is the author's (or empty), `ocr_text` the text read off it (tables: by cells)."""
+
+    kind: CropKind
+    bbox: BBox
+    caption: str
+    ocr_text: str
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """All that was read from a page. Sizes and boxes are in points of the unrotated page; `text` is the running text,
+    regions parted by blank lines; `note` says in one sentence what could not be read, or is empty."""
+
+    document: str
+    number: int
+    width_pt: float
+    height_pt: float
+    regions: tuple[RegionContent, ...]
+    text: str
+    crops: tuple[CropContent, ...]
+    note: str = ""
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+def open_pdf(path: Path | str) -> pymupdf.Document:
+    """Open a PDF for reading; close it after use.
+
+    Raises `DocumentError` when the file is missing, is no PDF, is damaged beyond repair, wants a password or has no
+    pages. A document that only forbids editing (an empty user password) opens.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise DocumentError(f"{path.name}: no such file. Check the path.")
+    with path.open("rb") as file:
+        head = file.read(1024)
+    if b"%PDF-" not in head:
+        raise DocumentError(f"{path.name} is not a PDF (it has no PDF header). Export or print it to PDF first.")
+    try:
+        document = pymupdf.open(path, filetype="pdf")
+        if document.needs_pass and not document.authenticate(""):
+            raise DocumentError(
+                f"{path.name} is encrypted and needs a password. Save a copy without one "
+                "(for example `qpdf --decrypt --password=... in.pdf out.pdf`) and add that."
+            )
+        pages = document.page_count
+    except (RuntimeError, ValueError) as error:  # PyMuPDF's own errors derive from RuntimeError
+        raise DocumentError(
+            f"{path.name} is damaged and can't be opened ({error}). Try to repair it, for example with `qpdf in.pdf out.pdf`."
+        ) from error
+    if pages == 0:
+        raise DocumentError(f"{path.name} has no pages that can be read. It may be damaged; save it anew from its source.")
+    return document
+
+
+def document_vocabulary(document: pymupdf.Document) -> frozenset[str]:
+    """All words of the document in lower case, which tell words broken at a line end from compounds (`join_lines`)."""
+    words: set[str] = set()
+    for page in document:
+        # Line by line, so that the halves of broken words don't meet; the halves themselves do little harm.
+        for line in page.get_text().splitlines():
+            words |= words_of(fold(line.rstrip("-\u00ad")))
+    return frozenset(words)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_page(page: pymupdf.Page, document_id: str, vocabulary: frozenset[str] = frozenset()) -> PageContent:
+    """Regions, running text and crops of one page.
+
+    `vocabulary` (see `document_vocabulary`) helps to rejoin words hyphenated at line ends.
+    Raises `DocumentError` when the page itself is damaged; other pages may still be readable.
+    """
+    try:
+        if not page.rotation:
+            return _read_upright(page, document_id, page.number + 1, vocabulary)
+        back, box = page.derotation_matrix, page.cropbox
+        with pymupdf.open() as single:
+            single.insert_pdf(page.parent, from_page=page.number, to_page=page.number)
+            single[0].remove_rotation()
+            content = _read_upright(single[0], document_id, page.number + 1, vocabulary)
+        return _turned_back(content, back, box.width, box.height)
+    except RuntimeError as error:  # MuPDF's errors
+        raise DocumentError(
+            f"page {page.number + 1} of {document_id} is damaged and was left out ({error}). Save the PDF anew."
+        ) from error
+    finally:
+        pymupdf.TOOLS.store_shrink(100 - _STORE_KEPT_PERCENT)
+
+
+def _turned_back(content: PageContent, matrix: pymupdf.Matrix, width: float, height: float) -> PageContent:
+    def turn(box: BBox) -> BBox:
+        return tuple(pymupdf.Rect(box) * matrix)  # a quarter turn of a box is a box
+
+    return PageContent(
+        document=content.document,
+        number=content.number,
+        width_pt=width,
+        height_pt=height,
+        regions=tuple(RegionContent(r.kind, turn(r.bbox), r.text, r.order) for r in content.regions),
+        text=content.text,
+        crops=tuple(CropContent(c.kind, turn(c.bbox), c.caption, c.ocr_text) for c in content.crops),
+        note=content.note,
+    )
+
+
+def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary: frozenset[str]) -> PageContent:
+    lines = page_lines(page)
+    layout = page_layout(page)
+    captions = find_captions(lines, layout, vocabulary)
+    figures = find_figures(page, layout, lines, page_marks(page), captions)
+    tables = [t for t in find_tables(page, layout) if not any(_overlap(t.bbox, f.bbox) > 0.5 for f in figures)]
+    regions = _regions(lines, layout, captions, figures, tables, vocabulary)
+    return PageContent(
+        document=document_id,
+        number=number,
+        width_pt=page.rect.width,
+        height_pt=page.rect.height,
+        regions=tuple(regions),
+        text="\n\n".join(region.text for region in regions if region.kind not in _NO_READING and region.text),
+        crops=tuple(_crops(figures, tables, captions, regions)),
+        note=_note(page, lines),
+    )
+
+
+def _overlap(a: BBox, b: BBox) -> float:
+    """Common area as a share of the smaller box."""
+    return area(intersect(a, b)) / max(1e-6, min(area(a), area(b)))
+
+
+def _crops(
+    figures: Sequence[Figure], tables: Sequence[TableBox], captions: Sequence[Caption], regions: Sequence[RegionContent]
+) -> list[CropContent]:
+    boxes = [figure.bbox for figure in figures] + [table.bbox for table in tables]
+    kinds: list[CaptionKind] = ["figure"] * len(figures) + ["table"] * len(tables)
+    texts = [figure_text(figure.lines) for figure in figures] + [table.text for table in tables]
+    obstacles = [region.bbox for region in regions if region.kind in ("text", "list-item", "section-header")]
+    chosen = assign_captions(boxes, kinds, captions, obstacles)
+    return [
+        CropContent(kind, box, caption.text if caption else "", text)
+        for kind, box, caption, text in zip(kinds, boxes, chosen, texts, strict=True)
+    ]
+
+
+def figure_text(lines: Sequence[Line]) -> str:
+    """The text in a figure, folded, row by row from the top; upright text first, then what runs up or down the side."""
+    upright = [line for line in lines if abs(line.direction[0]) > 0.7]
+    turned = sorted((line for line in lines if abs(line.direction[0]) <= 0.7), key=_along_axis)
+    parts = [*row_texts(upright), *_turned_texts(turned)]
+    return "\n".join(filter(None, map(fold, parts)))
+
+
+def _along_axis(line: Line) -> tuple[int, float]:
+    # Vertical axis labels share a column; text that runs upwards is read from the bottom.
+    return round(line.bbox[0] / max(line.size, 1.0)), -line.bbox[3]
+
+
+def _turned_texts(lines: Sequence[Line]) -> list[str]:
+    columns: dict[int, list[str]] = {}
+    for line in lines:
+        columns.setdefault(_along_axis(line)[0], []).append(line.text)
+    return [" ".join(texts) for texts in columns.values()]
+
+
+def _note(page: pymupdf.Page, lines: Sequence[Line]) -> str:
+    if not lines:
+        if page.get_image_info():
+            return "This page has no text layer (it looks scanned); its text can only be had by OCR."
+        return "This page has no text layer."
+    if _readable_share(page) < _LEAST_READABLE_SHARE:
+        return "The fonts of this page carry no Unicode map, so its text layer can't be read; use OCR."
+    return ""
+
+
+def _readable_share(page: pymupdf.Page) -> float:
+    """The share of the page's glyphs that have a Unicode value."""
+    text = page.get_text(flags=pymupdf.TEXTFLAGS_TEXT & ~pymupdf.TEXT_CID_FOR_UNKNOWN_UNICODE)
+    glyphs = [char for char in text if not char.isspace()]
+    return 1.0 - glyphs.count("\ufffd") / len(glyphs) if glyphs else 1.0
+
+
+# --- regions ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Draft:
+    """A region in the making: its lines are collected before its text is put together."""
+
+    kind: str
+    bbox: BBox
+    lines: list[Line]
+    text: str | None = None
+
+
+def _regions(
+    lines: Sequence[Line],
+    layout: Sequence[LayoutBox],
+    captions: Sequence[Caption],
+    figures: Sequence[Figure],
+    tables: Sequence[TableBox],
+    vocabulary: frozenset[str],
+) -> list[RegionContent]:
+    fixed = [_Draft("picture", figure.bbox, [], figure_text(figure.lines)) for figure in figures]
+    fixed += [_Draft("table", table.bbox, [], table.text) for table in tables]
+    fixed += [_Draft("caption", caption.bbox, [], caption.text) for caption in captions]
+    in_figures = {line for figure in figures for line in figure.lines}
+    boxes = [_Draft(box.kind, box.bbox, []) for box in layout if box.kind != "picture"]
+    loose: list[Line] = []
+    for line in lines:
+        if line in in_figures or any(contains_centre(draft.bbox, line.bbox) for draft in fixed):
+            continue
+        holding = [draft for draft in boxes if contains_centre(draft.bbox, line.bbox)]
+        if holding:
+            min(holding, key=lambda draft: area(draft.bbox)).lines.append(line)
+        else:
+            loose.append(line)
+    ordered = [draft for draft in boxes if draft.lines]
+    for draft in sorted([*fixed, *_loose_drafts(loose)], key=lambda draft: draft.bbox[1]):
+        ordered.insert(_place(draft.bbox, ordered), draft)
+    return [
+        RegionContent(d.kind, d.bbox, _draft_text(d, vocabulary) if d.text is None else d.text, order)
+        for order, d in enumerate(ordered)
+    ]
+
+
+def _loose_drafts(lines: Sequence[Line]) -> list[_Draft]:
+    """Lines outside every layout box, those close below each other together."""
+    drafts: list[_Draft] = []
+    for row in rows(lines):
+        box = union(line.bbox for line in row)
+        if drafts and gaps(drafts[-1].bbox, box)[0] < 0 and gaps(drafts[-1].bbox, box)[1] < 0.5 * row[0].size:
+            drafts[-1].lines.extend(row)
+            drafts[-1].bbox = union((drafts[-1].bbox, box))
+        else:
+            drafts.append(_Draft("text", box, list(row)))
+    return drafts
+
+
+def _place(box: BBox, ordered: Sequence[_Draft]) -> int:
+    """Where a region goes among those in reading order: before the first that lies below it in its column."""
+    for index, draft in enumerate(ordered):
+        if draft.kind == "page-header":
+            continue
+        if draft.bbox[1] >= box[1] and (gaps(draft.bbox, box)[0] < 0 or draft.kind == "page-footer"):
+            return index
+    return len(ordered)
+
+
+def _draft_text(draft: _Draft, vocabulary: frozenset[str]) -> str:
+    texts = row_texts(draft.lines)
+    mono = sum(len(line.text) for line in draft.lines if line.mono)
+    if draft.kind == "table" or mono > 0.6 * sum(len(line.text) for line in draft.lines):
+        return "\n".join(filter(None, map(fold, texts)))  # code and console output live by their lines
+    return join_lines(texts, vocabulary)
+
+
+# --- pixels ----------------------------------------------------------------------------------------------------------
+
+
+def render(page: pymupdf.Page, bbox: BBox | None = None, dpi: int = 150, upright: bool = False) -> Image.Image:
+    """The page, or the part of it in `bbox` (points of the unrotated page), as an RGB image at `dpi`.
+
+    Without `upright` the image is in the frame of the boxes, /Rotate undone, so that boxes can be drawn on it; with it,
+    the image is turned as a viewer shows the page. At most `MAX_PIXELS` pixels: larger areas get a lower resolution.
+    """
+    area_shown = pymupdf.Rect(bbox) * page.rotation_matrix if bbox else page.rect
+    area_shown &= page.rect
+    zoom = dpi / 72
+    size = area_shown.width * area_shown.height * zoom * zoom
+    if size > MAX_PIXELS:
+        zoom *= (MAX_PIXELS / size) ** 0.5
+    pixmap = page.get_pixmap(matrix=pymupdf.Matrix(zoom, zoom), clip=area_shown, colorspace=pymupdf.csRGB, alpha=False)
+    image = Image.frombytes("RGB", (pixmap.width, pixmap.height), pixmap.samples)
+    # /Rotate turns clockwise, PIL counter-clockwise.
+    return image if upright or not page.rotation else image.rotate(page.rotation, expand=True)
