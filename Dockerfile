@@ -1,0 +1,23 @@
+# The page with the demo corpus inside; `docker build -t fusebox . && docker run -p 7860:7860 fusebox`.
+FROM python:3.11-slim
+
+RUN useradd --create-home --uid 1000 fusebox
+WORKDIR /home/fusebox/app
+
+COPY requirements.txt .
+# --build-arg LIGHT=1 leaves torch and CLIP out.
+ARG LIGHT=
+RUN if [ -n "$LIGHT" ]; then sed -i -E '/^(torch|torchvision|open_clip_torch)==/d' requirements.txt; fi \
+ && pip install --no-cache-dir -r requirements.txt
+
+COPY --chown=fusebox . .
+USER fusebox
+
+ENV FUSEBOX_HOST=0.0.0.0 \
+    FUSEBOX_PORT=7860 \
+    GRADIO_ANALYTICS_ENABLED=False \
+    PYTHONUNBUFFERED=1
+EXPOSE 7860
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
+  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:7860/', timeout=4)"]
+CMD ["python", "app.py"]

@@ -1,0 +1,179 @@
+"""The command line: ``python -m rag ask|ingest|corpus|bench``.
+
+``--json`` prints one JSON document on standard output and nothing else there; progress and errors go to standard error. Exit status:
+0, 1 for a failure that names its cause, 2 for wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rag import __version__
+from rag.errors import FuseboxError, UsageError
+from rag.settings import Settings
+from rag.systems import CHOICES, LIMITS, SYSTEMS
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole grammar of the command line."""
+    top = argparse.ArgumentParser(prog="python -m rag", description="Ask, ingest, check and time a Fusebox corpus.")
+    top.add_argument("--version", action="version", version=f"fusebox {__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="ask|ingest|corpus|bench")
+    _add_ask(commands.add_parser("ask", help="answer a question and show what the answer rests on"))
+    _add_ingest(commands.add_parser("ingest", help="build a corpus from documents"))
+    _add_corpus(commands.add_parser("corpus", help="describe a corpus, or check it"))
+    _add_bench(commands.add_parser("bench", help="time every stage on a corpus"))
+    return top
+
+
+def _add_ask(p: argparse.ArgumentParser) -> None:
+    p.add_argument("question")
+    p.add_argument("--system", default="+both", help=f"one of {', '.join(SYSTEMS)} (default: +both)")
+    p.add_argument("--generator", default="extractive", help="who answers (default: extractive, the embedded reader)")
+    p.add_argument("--corpus", type=Path, help="corpus folder (default: FUSEBOX_CORPUS, or the demo)")
+    p.add_argument("--json", action="store_true", help="print the whole trace as JSON")
+    p.add_argument("--exclude", action="append", default=[], metavar="ITEM", help="leave an item out of the prompt (repeatable)")
+    p.add_argument("--type", dest="question_type", help="the question's type, where known: it then decides the visual payload")
+    knobs = p.add_argument_group("retrieval settings")
+    for name, (low, high) in LIMITS.items():
+        knobs.add_argument(f"--{name.replace('_', '-')}", type=int, metavar=f"{low}..{high}")
+    for name, words in CHOICES.items():
+        knobs.add_argument(f"--{name.replace('_', '-')}", metavar="|".join(words))
+
+
+def _add_ingest(p: argparse.ArgumentParser) -> None:
+    p.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="PDF files, folders of them, or a JSON-lines file")
+    p.add_argument("--out", type=Path, required=True, help="folder to write")
+    p.add_argument("--kind", choices=("auto", "pdf", "text"), default="auto")
+    p.add_argument("--name", default="", help="name of the corpus (default: the folder's)")
+    p.add_argument("--limit", type=int, help="take at most this many pages")
+    p.add_argument("--triples", type=Path, metavar="FILE", help="take these triples (JSON lines by chunk MD5) instead of extracting")
+    p.add_argument("--workers", type=int, help="processes that read pages (default: one per core)")
+    p.add_argument("--overwrite", action="store_true", help="replace an existing corpus in --out")
+
+
+def _add_corpus(p: argparse.ArgumentParser) -> None:
+    p.add_argument("folder", type=Path)
+    p.add_argument("--check", action="store_true", help="verify every digest and cross reference")
+    p.add_argument("--json", action="store_true")
+
+
+def _add_bench(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--corpus", type=Path)
+    p.add_argument("--json", action="store_true")
+    p.add_argument("--repeat", type=int, default=20, help="questions timed (default: 20)")
+
+
+def run_ask(args: argparse.Namespace) -> int:
+    """Answer one question."""
+    from rag import trace as traces
+    from rag.corpus import open_corpus
+    from rag.generators.registry import generator_named
+    from rag.pipeline import ask
+    from rag.systems import system_named, tuned
+
+    knobs = {name: getattr(args, name) for name in (*LIMITS, *CHOICES) if getattr(args, name) is not None}
+    system = tuned(system_named(args.system), **knobs)
+    generator = generator_named(args.generator)
+    corpus = open_corpus(args.corpus or Settings.from_env().corpus)
+    *_, last = ask(args.question, system, generator, corpus, exclude=args.exclude, question_type=args.question_type)
+    print(traces.dumps(last) if args.json else _story(last, corpus))
+    if last.generation is None or last.generation.finish == "error":
+        print(last.generation.error if last.generation else "No answer came back.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def run_ingest(args: argparse.Namespace) -> int:
+    """Build a corpus."""
+    from rag.ingest.build import ingest
+
+    if args.limit is not None and args.limit < 1:
+        raise UsageError(f"--limit is {args.limit}; it must be at least 1.")
+    report = ingest(
+        args.sources,
+        args.out,
+        kind=args.kind,
+        name=args.name,
+        limit=args.limit,
+        triples_file=args.triples,
+        workers=args.workers,
+        overwrite=args.overwrite,
+        progress=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    print(report.summary(), file=sys.stderr)
+    return 0
+
+
+def run_corpus(args: argparse.Namespace) -> int:
+    """Describe or check a corpus."""
+    from rag.corpus import check_corpus, describe, open_corpus
+
+    if args.check:
+        problems = check_corpus(args.folder)
+        if args.json:
+            print(json.dumps({"folder": str(args.folder), "problems": problems}, ensure_ascii=False))
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        if not problems and not args.json:
+            print(f"{args.folder}: every digest and cross reference is right.")
+        return 1 if problems else 0
+    facts = describe(open_corpus(args.folder))
+    print(json.dumps(facts, ensure_ascii=False) if args.json else _table(facts))
+    return 0
+
+
+def run_bench(args: argparse.Namespace) -> int:
+    """Time every stage."""
+    from rag.bench import bench
+
+    figures = bench(args.corpus or Settings.from_env().corpus, args.repeat)
+    print(json.dumps(figures) if args.json else _table(figures))
+    return 0
+
+
+def _story(trace: object, corpus: object) -> str:
+    from rag.story import tell
+
+    return tell(trace, corpus)  # type: ignore[arg-type]
+
+
+def _table(facts: dict[str, object], indent: str = "") -> str:
+    lines = []
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            lines.append(f"{indent}{name}")
+            lines.append(_table(value, indent + "  "))
+        elif isinstance(value, list):
+            lines.append(f"{indent}{name}")
+            lines.extend(f"{indent}  {item}" for item in value)
+        else:
+            lines.append(f"{indent}{name:<24} {value}")
+    return "\n".join(lines)
+
+
+COMMANDS = {"ask": run_ask, "ingest": run_ingest, "corpus": run_corpus, "bench": run_bench}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit status."""
+    args = parser().parse_args(argv)
+    try:
+        return COMMANDS[args.command](args)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except FuseboxError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
