@@ -1,0 +1,133 @@
+"""The three branches: one signature, ``(query, corpus, system) -> evidence``. No branch looks at which branches are on.
+
+An empty question finds nothing, in every branch; ``k`` above the number of items gives all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rag.corpus import Corpus, Scored
+from rag.encoders import ImageEncoder, Vectors, image_encoder
+from rag.errors import EncoderUnavailable
+from rag.fusion import FUSIONS, Ranking, as_ranking, single
+from rag.types import Branch, Fused, GraphEvidence, Hit, System, TextEvidence, VisualEvidence
+
+FUSION_DEPTH = 50
+"""Rankings are cut here before they are fused, so that ``k`` changes how much is shown and never the order."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """A question as the branches need it: its vector (dimension,) by the corpus's text encoder and, for the graph, the pages of
+    the text hits."""
+
+    question: str
+    vector: Vectors
+    text_pages: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, question: str, corpus: Corpus) -> Query:
+        """Encode ``question`` once for all branches.
+
+        Raises:
+            EncoderUnavailable: the corpus's text encoder can't be loaded.
+        """
+        return cls(question, corpus.text_encoder.encode([question])[0])
+
+    def on_pages(self, pages: tuple[str, ...]) -> Query:
+        """The same question after the text branch found these pages."""
+        return replace(self, text_pages=pages)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the question has no character but white space."""
+        return not self.question.strip()
+
+
+def text(query: Query, corpus: Corpus, system: System) -> TextEvidence:
+    """Text branch (eq. 1): the ``text_k`` best chunks by ``dense``, ``bm25``, or ``hybrid``, the fusion of both."""
+    if query.empty:
+        return TextEvidence((), system.text_ranker)
+    rankings: dict[str, Ranking] = {}
+    if system.text_ranker in ("dense", "hybrid"):
+        rankings["dense"] = _hits("text", "dense", corpus.search_text(query.vector, _depth(system.text_k)))
+    if system.text_ranker in ("bm25", "hybrid"):
+        rankings["bm25"] = _hits("text", "bm25", corpus.search_text_words(query.question, _depth(system.text_k)))
+    fused = _merge(rankings, system) if system.text_ranker == "hybrid" else single(rankings[system.text_ranker])
+    return TextEvidence(fused[: max(system.text_k, 0)], system.text_ranker)
+
+
+def graph(query: Query, corpus: Corpus, system: System) -> GraphEvidence:
+    """Graph branch (eq. 3): facts about the entities in the question, from the pages of the text hits."""
+    return corpus.graph.facts(
+        query.question, query.text_pages, system.graph_mode, system.max_facts, system.min_entity_chars
+    )
+
+
+def visual(query: Query, corpus: Corpus, system: System) -> VisualEvidence:
+    """Visual branch (eq. 2): the ``visual_depth`` best crops by ``clip`` (question against pixels), ``proxy`` (question against
+    caption and read-off text, by vector and by words), ``fused`` (both), or ``auto``: ``fused`` where CLIP is there, else ``proxy``.
+    A ranker that can't be had is named in ``note`` and never replaced."""
+    wanted, depth = system.visual_ranker, max(system.visual_depth, 0)
+    if query.empty or not corpus.crops:
+        return VisualEvidence((), "proxy" if wanted == "auto" else wanted)
+    clip, note = _clip(corpus) if wanted != "proxy" else (None, "")
+    if wanted == "auto":
+        wanted = "proxy" if clip is None else "fused"
+    if clip is None and wanted != "proxy":
+        return VisualEvidence((), wanted, note=note)
+    rankings: dict[str, Ranking] = {}
+    if clip is not None:
+        vector = clip.encode_text([query.question])[0]
+        rankings["clip"] = _hits("visual", "clip", corpus.search_visual(vector, _depth(depth), clip.id))
+    proxy = _proxy(query, corpus, system, depth) if wanted != "clip" else ()
+    if wanted != "clip":
+        rankings["proxy"] = as_ranking(proxy, "proxy")
+    fused = {
+        "clip": lambda: single(rankings["clip"]),
+        "proxy": lambda: proxy,
+        "fused": lambda: _with_ingredients(_merge(rankings, system), proxy),
+    }[wanted]()
+    shown = {name: tuple(ranking[:depth]) for name, ranking in rankings.items()}
+    return VisualEvidence(fused[:depth], wanted, shown, note)
+
+
+def _proxy(query: Query, corpus: Corpus, system: System, depth: int) -> tuple[Fused, ...]:
+    rankings = {
+        "proxy-dense": _hits("visual", "proxy-dense", corpus.search_proxy(query.vector, _depth(depth))),
+        "proxy-bm25": _hits("visual", "proxy-bm25", corpus.search_proxy_words(query.question, _depth(depth))),
+    }
+    return _merge(rankings, system)
+
+
+def _clip(corpus: Corpus) -> tuple[ImageEncoder | None, str]:
+    """The image encoder of the corpus's visual index, or None and why not. torch is imported only where there is an index."""
+    if not corpus.visual_encoder_ids:
+        return None, "The CLIP ranker is missing: this corpus has no index of its crops' pixels."
+    reason = ""
+    for encoder_id in corpus.visual_encoder_ids:
+        try:
+            return image_encoder(encoder_id, download=False), ""
+        except EncoderUnavailable as error:
+            reason = reason or str(error)
+    return None, f"The CLIP ranker is missing: {reason}"
+
+
+def _with_ingredients(fused: tuple[Fused, ...], proxy: tuple[Fused, ...]) -> tuple[Fused, ...]:
+    """Each item with the two hits behind its proxy hit as well."""
+    ingredients = {item.item_id: item.hits for item in proxy}
+    return tuple(replace(item, hits=(*item.hits, *ingredients.get(item.item_id, ()))) for item in fused)
+
+
+def _merge(rankings: Mapping[str, Ranking], system: System) -> tuple[Fused, ...]:
+    return FUSIONS[system.fusion](list(rankings.values()))
+
+
+def _depth(k: int) -> int:
+    return max(k, FUSION_DEPTH)
+
+
+def _hits(branch: Branch, ranker: str, scored: Scored) -> tuple[Hit, ...]:
+    return tuple(Hit(item, branch, ranker, rank, score) for rank, (item, score) in enumerate(scored, start=1))

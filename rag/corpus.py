@@ -1,0 +1,576 @@
+"""A corpus: documents, pages, regions, chunks, crops and triples, with the indices that search them.
+
+``open_corpus`` checks everything that a later lookup relies on; ``save_corpus`` writes to a temporary folder and renames.
+The files are described in ``rag.corpus_files``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+from rag import corpus_files as files
+from rag.corpus_files import IndexEntry, Manifest
+from rag.encoders import CLIP_WEIGHTS, MINILM, MiniLM, TextEncoder, Vectors, text_encoder
+from rag.errors import CorpusError
+from rag.graph import Graph
+from rag.ingest.chunk import STEP, WINDOW, fold_whitespace, windows
+from rag.search import Ranked, VectorIndex, WordIndex
+from rag.types import Chunk, Crop, Document, Page, Region, Triple
+
+if TYPE_CHECKING:
+    from rag.encoders import ImageEncoder
+
+Progress = Callable[[str], None]
+Scored = list[tuple[str, float]]
+"""(item id, score), best first."""
+
+METRIC = "inner product of unit vectors (cosine)"
+KNOWN_DIMENSIONS: dict[str, int] = {MINILM: MiniLM.dimension, **dict.fromkeys(CLIP_WEIGHTS, 512)}
+TOOLS = ("faiss-cpu", "bm25s", "onnxruntime", "tokenizers", "pymupdf", "pymupdf-layout", "spacy", "pillow")
+MAX_IMAGE_PIXELS = 100_000_000
+_ENCODE_AT_ONCE = 256
+
+
+def proxy_texts(crop: Crop) -> tuple[str, ...]:
+    """The texts under which a crop is found by words: caption and read-off text, in windows that each start with the caption,
+    because the encoder reads 256 word pieces and a table may hold thousands."""
+    caption, read = fold_whitespace(crop.caption), fold_whitespace(crop.ocr_text)
+    parts = [window for _, window in windows(read)] or [""]
+    return tuple(text for part in parts if (text := f"{caption} {part}".strip()))
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """An open corpus. Mappings keep the order of the tables; ``triples`` are indexed by ``Fact.triple_ids``."""
+
+    root: Path
+    manifest: Manifest
+    documents: Mapping[str, Document]
+    pages: Mapping[str, Page]
+    regions: Mapping[str, Region]
+    chunks: Mapping[str, Chunk]
+    crops: Mapping[str, Crop]
+    triples: tuple[Triple, ...]
+    indices: Mapping[tuple[str, str], VectorIndex] = field(repr=False)
+    text_encoder_id: str = MINILM
+
+    @property
+    def id(self) -> str:
+        """Name and short digest."""
+        return self.manifest.id
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The knowledge graph over ``triples``."""
+        return Graph(self.triples)
+
+    # --- by page ---
+
+    @cached_property
+    def _chunks_by_page(self) -> Mapping[str, tuple[Chunk, ...]]:
+        return _by_page(self.chunks.values())
+
+    @cached_property
+    def _crops_by_page(self) -> Mapping[str, tuple[Crop, ...]]:
+        return _by_page(self.crops.values())
+
+    @cached_property
+    def _regions_by_page(self) -> Mapping[str, tuple[Region, ...]]:
+        return _by_page(self.regions.values())
+
+    def chunks_on(self, page_id: str) -> tuple[Chunk, ...]:
+        """The page's chunks in order."""
+        return self._chunks_by_page.get(page_id, ())
+
+    def crops_on(self, page_id: str) -> tuple[Crop, ...]:
+        """The page's crops in order."""
+        return self._crops_by_page.get(page_id, ())
+
+    def regions_on(self, page_id: str) -> tuple[Region, ...]:
+        """The page's regions in reading order."""
+        return tuple(sorted(self._regions_by_page.get(page_id, ()), key=lambda region: region.order))
+
+    def page_text(self, page_id: str) -> str:
+        """The page's folded text, put together again from its chunks."""
+        text = ""
+        for chunk in self.chunks_on(page_id):
+            text = text[: chunk.start] + chunk.text if chunk.start + len(chunk.text) > len(text) else text
+        return text
+
+    # --- images ---
+
+    def image_path(self, name: str) -> Path:
+        """The file of a page image or crop.
+
+        Raises:
+            CorpusError: the corpus has no such image.
+        """
+        if name not in self.manifest.files or not name.startswith(("pages/", "crops/")):
+            raise CorpusError(f"{self.root} has no image {name!r}; {files.REBUILD}")
+        return files.check_name(name, self.root)
+
+    def image(self, name: str) -> Image.Image:
+        """A page image or crop as RGB.
+
+        Raises:
+            CorpusError: no such image, or it is damaged or larger than ``MAX_IMAGE_PIXELS``.
+        """
+        path = self.image_path(name)
+        try:
+            with Image.open(path) as opened:
+                if opened.width * opened.height > MAX_IMAGE_PIXELS:
+                    raise CorpusError(f"{path} has {opened.width} x {opened.height} pixels, which is too many.")
+                return opened.convert("RGB")
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise CorpusError(f"{path} can't be read as an image; {files.REBUILD}") from error
+
+    def image_size(self, name: str) -> tuple[int, int]:
+        """Width and height in pixels; reads the header only."""
+        path = self.image_path(name)
+        try:
+            with Image.open(path) as opened:
+                return opened.size
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise CorpusError(f"{path} can't be read as an image; {files.REBUILD}") from error
+
+    def digest(self, name: str) -> str:
+        """sha256 of a file of the corpus, from the manifest.
+
+        Raises:
+            CorpusError: the corpus has no such file.
+        """
+        try:
+            return self.manifest.files[name]
+        except KeyError:
+            raise CorpusError(f"{self.root} has no file {name!r}; {files.REBUILD}") from None
+
+    # --- search: (item id, score) best first, at most n, every id exists ---
+
+    @cached_property
+    def _chunk_ids(self) -> tuple[str, ...]:
+        return tuple(self.chunks)
+
+    @cached_property
+    def _crop_ids(self) -> tuple[str, ...]:
+        return tuple(self.crops)
+
+    @cached_property
+    def _chunk_words(self) -> WordIndex:
+        return WordIndex([chunk.text for chunk in self.chunks.values()])
+
+    @cached_property
+    def _crop_words(self) -> WordIndex:
+        return WordIndex([f"{crop.caption} {crop.ocr_text}" for crop in self.crops.values()])
+
+    @property
+    def text_encoder(self) -> TextEncoder:
+        """The encoder of the open text index.
+
+        Raises:
+            EncoderUnavailable: it can't be loaded here.
+            CorpusError: its vectors have another dimension than the index.
+        """
+        encoder = text_encoder(self.text_encoder_id)
+        entry = self.entry("text", self.text_encoder_id)
+        if entry is not None and encoder.dimension != entry.dimension:
+            raise CorpusError(
+                f"{self.root}: {entry.file} has dimension {entry.dimension}, and {encoder.id} gives {encoder.dimension}; "
+                f"{files.REBUILD}"
+            )
+        return encoder
+
+    def entry(self, purpose: str, encoder_id: str = "") -> IndexEntry | None:
+        """The manifest's line on the first index of this purpose (and encoder), or None."""
+        for entry in self.manifest.indices:
+            if entry.purpose == purpose and encoder_id in ("", entry.encoder):
+                return entry
+        return None
+
+    @property
+    def visual_encoder_ids(self) -> tuple[str, ...]:
+        """Image encoders that the crops were indexed with."""
+        return tuple(entry.encoder for entry in self.manifest.indices if entry.purpose == "visual")
+
+    def search_text(self, vector: Vectors, n: int) -> Scored:
+        """Chunks by cosine of a question vector (dimension,) (eq. 1)."""
+        return self._search("text", self.text_encoder_id, vector, n, self._chunk_ids)
+
+    def search_text_words(self, question: str, n: int) -> Scored:
+        """Chunks by BM25."""
+        return _named(self._chunk_words.search(question, n), self._chunk_ids)
+
+    def search_proxy(self, vector: Vectors, n: int) -> Scored:
+        """Crops by cosine of a question vector and the nearest window of their words."""
+        return self._search("proxy", self.text_encoder_id, vector, n, self._crop_ids)
+
+    def search_proxy_words(self, question: str, n: int) -> Scored:
+        """Crops by BM25 of their words."""
+        return _named(self._crop_words.search(question, n), self._crop_ids)
+
+    def search_visual(self, vector: Vectors, n: int, encoder_id: str) -> Scored:
+        """Crops by cosine of a CLIP vector of a text or image (eq. 2)."""
+        return self._search("visual", encoder_id, vector, n, self._crop_ids)
+
+    def _search(self, purpose: str, encoder_id: str, vector: Vectors, n: int, ids: Sequence[str]) -> Scored:
+        index = self.indices.get((purpose, encoder_id))
+        return [] if index is None else _named(index.search(vector, n), ids)
+
+    def warm(self) -> None:
+        """Build now what would otherwise be built by the first question: word indices, the graph, the text encoder."""
+        _ = self._chunk_words, self._crop_words, self.graph
+        self.text_encoder.encode(["warm"])
+
+
+def _by_page(rows: Iterable[Any]) -> dict[str, tuple[Any, ...]]:
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row.page_id, []).append(row)
+    return {page: tuple(items) for page, items in found.items()}
+
+
+def _named(ranked: Ranked, ids: Sequence[str]) -> Scored:
+    return [(ids[row], score) for row, score in ranked]
+
+
+# --- opening and checking --------------------------------------------------------------------------------------------
+
+
+def open_corpus(path: Path | str, encoder_id: str = "") -> Corpus:
+    """Open the corpus in the folder ``path``; ``encoder_id`` picks a text index where there are several.
+
+    Raises:
+        CorpusError: it is missing, damaged, of another format, or has no index of that encoder; names file and remedy.
+    """
+    root = Path(path)
+    manifest = files.read_manifest(root)
+    _raise_first(files.digest_problems(root, manifest.files, cached=True))
+    corpus = _load(root, manifest, encoder_id)
+    _raise_first(_reference_problems(corpus))
+    return corpus
+
+
+def check_corpus(path: Path | str) -> list[str]:
+    """Every problem of the corpus in ``path``, one sentence each; empty if all is well. Reads every file anew."""
+    root = Path(path)
+    try:
+        manifest = files.read_manifest(root)
+        problems = list(files.digest_problems(root, manifest.files, cached=False))
+    except CorpusError as error:
+        return [str(error)]
+    problems += _stray_files(root, manifest)
+    try:
+        corpus = _load(root, manifest, "")
+        problems += _reference_problems(corpus)
+        problems += _image_problems(corpus)
+    except CorpusError as error:
+        problems.append(str(error))
+    return problems
+
+
+def _raise_first(problems: Iterator[str]) -> None:
+    for problem in problems:
+        raise CorpusError(problem)
+
+
+def _load(root: Path, manifest: Manifest, encoder_id: str) -> Corpus:
+    tables = {name: list(files.read_table(root, name)) for name in files.TABLES}
+    for name, rows in tables.items():
+        if manifest.counts.get(name) != len(rows):
+            raise CorpusError(
+                f"{root}: {name}.jsonl has {len(rows)} rows, and {files.MANIFEST} says {manifest.counts.get(name)}; "
+                f"{files.REBUILD}"
+            )
+    text = [entry.encoder for entry in manifest.indices if entry.purpose == "text"]
+    if not text or (encoder_id and encoder_id not in text):
+        raise CorpusError(
+            f"{root} has no text index of {encoder_id or 'any encoder'} (it has {', '.join(text) or 'none'}); {files.REBUILD}"
+        )
+    return Corpus(
+        root=root,
+        manifest=manifest,
+        documents=_by_id(manifest.documents, root, "documents"),
+        **{name: _by_id(tables[name], root, name) for name in files.TABLES if name != "triples"},
+        triples=tuple(tables["triples"]),
+        indices=_read_indices(root, manifest, tables),
+        text_encoder_id=encoder_id or text[0],
+    )
+
+
+def _by_id(rows: Iterable[Any], root: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for row in rows:
+        if row.id in found:
+            raise CorpusError(f"{root}: the id {row.id!r} comes twice in {name}; {files.REBUILD}")
+        found[row.id] = row
+    return found
+
+
+def _read_indices(root: Path, manifest: Manifest, tables: Mapping[str, list[Any]]) -> dict[tuple[str, str], VectorIndex]:
+    indices: dict[tuple[str, str], VectorIndex] = {}
+    for entry in manifest.indices:
+        table = "chunks" if entry.purpose == "text" else "crops"
+        items = len(tables[table])
+        rows = entry.rows or (1,) * items
+        if len(rows) != items or sum(rows) != entry.count or min(rows, default=0) < 0:
+            raise CorpusError(f"{root}: {entry.file} has {entry.count} vectors for {items} {table}; {files.REBUILD}")
+        owners = np.repeat(np.arange(items), rows) if entry.rows else None
+        index = VectorIndex.read(files.check_name(entry.file, root), owners)
+        wanted = KNOWN_DIMENSIONS.get(entry.encoder, entry.dimension)
+        if (index.dimension, index.rows) != (wanted, entry.count) or entry.dimension != wanted:
+            raise CorpusError(
+                f"{root}: {entry.file} holds {index.rows} vectors of dimension {index.dimension}, not {entry.count} of "
+                f"dimension {wanted} as {entry.encoder} gives; {files.REBUILD}"
+            )
+        indices[entry.purpose, entry.encoder] = index
+    return indices
+
+
+def _reference_problems(corpus: Corpus) -> Iterator[str]:
+    """A sentence for every id that leads nowhere."""
+    pages, chunks, regions = corpus.pages, corpus.chunks, corpus.regions
+    for page in pages.values():
+        if page.document not in corpus.documents:
+            yield _dangling(corpus, "pages", page.id, "document", page.document)
+        yield from _image_reference(corpus, "pages", page.id, page.image)
+    for name, rows in (("regions", regions), ("chunks", chunks), ("crops", corpus.crops)):
+        for row in rows.values():
+            if row.page_id not in pages:
+                yield _dangling(corpus, name, row.id, "page", row.page_id)
+    for chunk in chunks.values():
+        for region in chunk.region_ids:
+            if region not in regions:
+                yield _dangling(corpus, "chunks", chunk.id, "region", region)
+    for crop in corpus.crops.values():
+        yield from _image_reference(corpus, "crops", crop.id, crop.image)
+    for i, triple in enumerate(corpus.triples):
+        home = chunks.get(triple.chunk_id)
+        if home is None or home.page_id != triple.page_id:
+            yield _dangling(corpus, "triples", f"triple:{i}", "chunk", triple.chunk_id)
+
+
+def _dangling(corpus: Corpus, table: str, row: str, kind: str, target: str) -> str:
+    return f"{corpus.root}: {row} in {table} names the {kind} {target!r}, which does not exist; {files.REBUILD}"
+
+
+def _image_reference(corpus: Corpus, table: str, row: str, image: str) -> Iterator[str]:
+    if image and (image not in corpus.manifest.files or not image.startswith(f"{table}/")):
+        yield _dangling(corpus, table, row, "image", image)
+
+
+def _image_problems(corpus: Corpus) -> Iterator[str]:
+    for name in corpus.manifest.files:
+        if name.startswith(("pages/", "crops/")):
+            try:
+                corpus.image(name)
+            except CorpusError as error:
+                yield str(error)
+
+
+def _stray_files(root: Path, manifest: Manifest) -> list[str]:
+    known = {files.MANIFEST, "README.md", "LICENSES.md", *manifest.files}
+    found = (file.relative_to(root).as_posix() for file in sorted(root.rglob("*")) if file.is_file())
+    return [f"{root}: {name} is not in {files.MANIFEST}; delete it." for name in found if name not in known]
+
+
+def describe(corpus: Corpus) -> dict[str, object]:
+    """What the corpus holds, as plain values, for the command line and the page."""
+    manifest = corpus.manifest
+    return {
+        "name": manifest.name,
+        "id": manifest.id,
+        "created": manifest.created,
+        "kind": manifest.kind,
+        "counts": {"documents": len(manifest.documents), **manifest.counts},
+        "chunking": dict(manifest.chunking),
+        "indices": [f"{e.purpose}: {e.encoder}, {e.count} x {e.dimension}, {e.metric}" for e in manifest.indices],
+        "origins": sorted({triple.origin for triple in corpus.triples}),
+        "tools": dict(manifest.tools),
+        "documents": [f"{d.id}: {d.title or d.file} ({d.pages} pages; {d.licence or 'licence not stated'})" for d in manifest.documents],
+    }
+
+
+# --- saving ----------------------------------------------------------------------------------------------------------
+
+
+def save_corpus(
+    out: Path,
+    *,
+    name: str,
+    kind: str,
+    documents: Sequence[Document],
+    pages: Iterable[Page] = (),
+    regions: Iterable[Region] = (),
+    chunks: Iterable[Chunk] = (),
+    crops: Iterable[Crop] = (),
+    triples: Iterable[Triple] = (),
+    images: Path | None = None,
+    encoder: TextEncoder | None = None,
+    overwrite: bool = False,
+    progress: Progress = lambda line: None,
+) -> Path:
+    """Write a corpus to the folder ``out``: tables, the images of the folder ``images`` (its ``pages`` and ``crops`` are moved),
+    and the text and proxy indices of ``encoder`` (the embedded one by default). Everything is written to a temporary folder
+    beside ``out``, which takes its place at the end.
+
+    Raises:
+        CorpusError: ``out`` exists and is no corpus, or is one and ``overwrite`` is false.
+    """
+    out = Path(out)
+    check_target(out, overwrite)
+    encoder = encoder or text_encoder(MINILM)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        rows = {"pages": pages, "regions": regions, "chunks": chunks, "crops": crops, "triples": triples}
+        counts = {table: files.write_table(temporary, table, rows[table]) for table in files.TABLES}
+        for folder in ("pages", "crops"):
+            if images is not None and (images / folder).is_dir():
+                shutil.move(images / folder, temporary / folder)
+        (temporary / "index").mkdir()
+        indices = tuple(_write_indices(temporary, counts, encoder, progress))
+        digests = _digests(temporary)
+        manifest = Manifest(
+            format=files.FORMAT,
+            name=name,
+            id=files.corpus_id(name, digests),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            kind=kind,
+            documents=tuple(documents),
+            counts=counts,
+            chunking={"characters": WINDOW, "step": STEP},
+            indices=indices,
+            tools=_tool_versions(),
+            files=digests,
+        )
+        files.write_manifest(temporary, manifest)
+        temporary.chmod(0o755)
+        _replace_folder(temporary, out)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return out
+
+
+def check_target(out: Path, overwrite: bool) -> None:
+    """Refuse to write over anything but a corpus, and over a corpus only when told to.
+
+    Raises:
+        CorpusError: see above.
+    """
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    if not (out / files.MANIFEST).is_file():
+        raise CorpusError(f"{out} exists and is no corpus; choose another folder with --out.")
+    if not overwrite:
+        raise CorpusError(f"{out} already holds a corpus; add --overwrite to replace it, or choose another folder.")
+
+
+def _replace_folder(new: Path, out: Path) -> None:
+    if not out.exists():
+        os.replace(new, out)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
+    os.replace(out, old / "corpus")
+    os.replace(new, out)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_indices(root: Path, counts: Mapping[str, int], encoder: TextEncoder, progress: Progress) -> Iterator[IndexEntry]:
+    texts = (chunk.text for chunk in files.read_table(root, "chunks"))
+    yield _write_text_index(root, "text", encoder, texts, (), f"chunks of {counts['chunks']}", progress)
+    if counts["crops"]:
+        windowed = [proxy_texts(crop) for crop in files.read_table(root, "crops")]
+        rows = tuple(len(texts) for texts in windowed)
+        flat = (text for texts in windowed for text in texts)
+        yield _write_text_index(root, "proxy", encoder, flat, rows, f"crop texts of {sum(rows)}", progress)
+
+
+def _write_text_index(
+    root: Path, purpose: str, encoder: TextEncoder, texts: Iterable[str], rows: tuple[int, ...], what: str, progress: Progress
+) -> IndexEntry:
+    index = VectorIndex(encoder.dimension)
+    for batch in _batches(texts, _ENCODE_AT_ONCE):
+        index.add(encoder.encode(batch))
+        progress(f"encoded {index.rows} {what}")
+    file = files.index_file(purpose, encoder.id)
+    index.write(root / file)
+    return IndexEntry(purpose, encoder.id, file, encoder.dimension, METRIC, index.rows, rows)
+
+
+def _batches(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    batch: list[str] = []
+    for item in items:
+        batch.append(item)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _digests(root: Path) -> dict[str, str]:
+    found = (file.relative_to(root).as_posix() for file in sorted(root.rglob("*")) if file.is_file())
+    return {name: files.sha256_of(root / name) for name in found}
+
+
+def _tool_versions() -> dict[str, str]:
+    versions = {}
+    for tool in ("fusebox", *TOOLS):
+        try:
+            versions[tool] = metadata.version(tool)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+# --- the visual index ------------------------------------------------------------------------------------------------
+
+
+def build_visual_index(corpus: Corpus, encoder: ImageEncoder, progress: Progress = lambda line: None) -> Corpus:
+    """Index the crops' pixels with a CLIP encoder, add the index to the corpus folder and open the corpus again.
+
+    Raises:
+        CorpusError: a crop has no image, or the folder can't be written to.
+    """
+    rows: list[Vectors] = []
+    crops = list(corpus.crops.values())
+    for start in range(0, len(crops), 16):
+        rows.append(encoder.encode_images([corpus.image(crop.image) for crop in crops[start : start + 16]]))
+        progress(f"encoded {min(start + 16, len(crops))} of {len(crops)} crops")
+    vectors = np.vstack(rows) if rows else np.empty((0, encoder.dimension), dtype=np.float32)
+    return add_visual_index(corpus, encoder.id, vectors)
+
+
+def add_visual_index(corpus: Corpus, encoder_id: str, vectors: Vectors) -> Corpus:
+    """Add (crops, dimension) unit vectors of an image encoder, in table order, and open the corpus again.
+
+    Raises:
+        CorpusError: not one vector a crop, or the folder can't be written to.
+    """
+    if len(vectors) != len(corpus.crops):
+        raise CorpusError(f"{corpus.root} has {len(corpus.crops)} crops; {len(vectors)} vectors don't fit them.")
+    index = VectorIndex(vectors.shape[1])
+    index.add(vectors)
+    name = files.index_file("visual", encoder_id)
+    temporary = corpus.root / f"{name}.new"
+    try:
+        index.write(temporary)
+        os.replace(temporary, corpus.root / name)
+    except (OSError, RuntimeError) as error:
+        raise CorpusError(f"{corpus.root} can't be written to; copy the corpus to a folder of yours first.") from error
+    entry = IndexEntry("visual", encoder_id, name, index.dimension, METRIC, index.rows)
+    others = tuple(e for e in corpus.manifest.indices if e.file != name)
+    digests = {**corpus.manifest.files, name: files.sha256_of(corpus.root / name)}
+    files.write_manifest(corpus.root, replace(corpus.manifest, indices=(*others, entry), files=digests))
+    return open_corpus(corpus.root, corpus.text_encoder_id)

@@ -1,0 +1,141 @@
+"""The two searches that rank a corpus: exact inner product over unit vectors (faiss) and BM25 (bm25s)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rag.errors import CorpusError
+
+if TYPE_CHECKING:
+    from rag.encoders import Vectors
+
+Ranked = list[tuple[int, float]]
+"""(row, score), best first; only rows that exist, never -1."""
+
+# --- vectors ---------------------------------------------------------------------------------------------------------
+
+
+class VectorIndex:
+    """A flat inner-product index; row i belongs to item ``owners[i]``, so that one item may have several vectors."""
+
+    def __init__(self, dimension: int, owners: Sequence[int] | None = None) -> None:
+        import faiss
+
+        self._index = faiss.IndexFlatIP(dimension)
+        self._owners = None if owners is None else np.asarray(owners, dtype=np.int64)
+
+    @classmethod
+    def read(cls, file: Path, owners: Sequence[int] | None = None) -> VectorIndex:
+        """Read an index file.
+
+        Raises:
+            CorpusError: the file is no flat inner-product index of faiss.
+        """
+        import faiss
+
+        try:
+            index = faiss.read_index(str(file))
+        except RuntimeError as error:
+            raise CorpusError(f"{file.name} is no faiss index.") from error
+        if not isinstance(index, faiss.IndexFlat) or index.metric_type != faiss.METRIC_INNER_PRODUCT:
+            raise CorpusError(f"{file.name} is a {type(index).__name__}, not a flat inner-product index.")
+        loaded = cls(index.d, owners)
+        loaded._index = index
+        return loaded
+
+    def write(self, file: Path) -> None:
+        """Write the index; the same vectors give the same bytes."""
+        import faiss
+
+        faiss.write_index(self._index, str(file))
+
+    def add(self, vectors: Vectors) -> None:
+        """Append (n, dimension) rows."""
+        self._index.add(np.ascontiguousarray(vectors, dtype=np.float32))
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return int(self._index.d)
+
+    @property
+    def rows(self) -> int:
+        """Number of vectors."""
+        return int(self._index.ntotal)
+
+    def vectors(self) -> Vectors:
+        """(rows, dimension) float32: a copy of all vectors."""
+        found: Vectors = self._index.reconstruct_n(0, self.rows)
+        return found
+
+    def search(self, vector: Vectors, n: int) -> Ranked:
+        """The ``n`` items (fewer if there are fewer) whose best vector is nearest to ``vector`` (dimension,)."""
+        wanted = min(n, self.rows) if self._owners is None else self.rows
+        if wanted <= 0 or n <= 0:
+            return []
+        scores, found = self._index.search(vector.reshape(1, -1), wanted)
+        rows = [(int(row), float(score)) for row, score in zip(found[0], scores[0], strict=True)]
+        rows.sort(key=lambda entry: (-entry[1], entry[0]))
+        if self._owners is None:
+            return rows
+        best: dict[int, float] = {}
+        for row, score in rows:
+            best.setdefault(int(self._owners[row]), score)
+        return list(best.items())[:n]
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+# A word with its inner dots, hyphens and apostrophes: "exp(coef)" gives exp and coef, "TH.data" stays whole.
+_WORD = re.compile(r"[^\W_]+(?:[.\-'\u2019_][^\W_]+)*")
+_PART = re.compile(r"[^\W_]+")
+_STOPWORDS = frozenset(
+    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
+    "to was will with which what who whom whose when where why how does do did has have had were been its from than".split()
+)
+
+
+def words(text: str) -> list[str]:
+    """Index terms: case folded, without stop words; a dotted or hyphenated name stands whole and in its parts, and a number
+    stays whole."""
+    terms: list[str] = []
+    for match in _WORD.finditer(text.casefold()):
+        word = match[0]
+        if word in _STOPWORDS:
+            continue
+        terms.append(word)
+        parts = _PART.findall(word)
+        if len(parts) > 1 and not word.replace(".", "").isdigit():
+            terms += [part for part in parts if part not in _STOPWORDS]
+    return terms
+
+
+class WordIndex:
+    """BM25 (Lucene's variant, k1 = 1.5, b = 0.75) over texts; a text that shares no word with the query is not found."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        import bm25s
+
+        ids: dict[str, int] = {}
+        documents = [[ids.setdefault(word, len(ids)) for word in words(text)] for text in texts]
+        self._ids = ids
+        self._bm25 = None
+        if ids:
+            self._bm25 = bm25s.BM25()
+            self._bm25.index((documents, ids), show_progress=False, create_empty_token=False)
+
+    def search(self, query: str, n: int) -> Ranked:
+        """The ``n`` best texts with a score above 0."""
+        known = sorted({self._ids[word] for word in words(query) if word in self._ids})
+        if self._bm25 is None or not known or n <= 0:
+            return []
+        scores: NDArray[np.float32] = self._bm25.get_scores_from_ids(known)
+        found = np.flatnonzero(scores > 0)
+        best = found[np.lexsort((found, -scores[found]))][:n]
+        return [(int(row), float(scores[row])) for row in best]
