@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import pymupdf
@@ -18,14 +19,19 @@ import pymupdf
 from rag.ingest.fold import fold
 from rag.ingest.layout import BBox
 
+Rows = tuple[tuple[str, ...], ...]
+
 _NARROW = frozenset("fijlrtI.,:;()[]!|'")
 _BLANK = frozenset(" \t\u00a0")
 _PROMPT = re.compile(r"^ *(R?>|\+|>>>|\.\.\.)( |$)")
 _COMMENTED = re.compile(r"^( *)##( |$)")
-_NOT_TABULAR = re.compile(r"^ *(\[+\d+\]+( |$)|\$|\.\.|- ?attr|(num|chr|int|logi|List of|Factor|Call:|NOTE:)( |$)|-{4,}|={4,})")
+# A printed vector ("[1]"), the structure of an object (str()), a call, a message, a rule of dashes, an assignment.
+_NOT_TABULAR = re.compile(
+    r" *(\[+\d+\]+( |$)|\$|\.\.|- ?attr|(num|chr|int|logi|List of|Factor|Call:|NOTE:)( |$)|-{4,}|={4,})|.* <- "
+)
 _TOKEN = re.compile(r"\d[\d.]* %|[^ ]+")
-_VALUE = re.compile(r"<|<?[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?%?|-?Inf|NaN?|NULL|TRUE|FALSE|<NA>")
-_LEVEL = re.compile(r"-?\d+(\.\d+)?")
+_VALUE = re.compile(r"<|<?[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?%?|-?Inf|NA|NaN|NULL|TRUE|FALSE|<NA>|\.")
+_NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
 _DECIMAL = re.compile(r"[-+]?\d*\.\d+([eE][-+]?\d+)?|NA")
 _STARS = re.compile(r"\*{1,3}|\.")
 
@@ -78,7 +84,7 @@ class ConsoleTable:
 
     bbox: BBox
     title: str
-    rows: tuple[tuple[str, ...], ...]
+    rows: Rows
 
 
 class Token(NamedTuple):
@@ -107,9 +113,9 @@ def page_chars(page: pymupdf.Page) -> list[Char]:
     return chars
 
 
-def find_console_tables(chars: Sequence[Char]) -> list[ConsoleTable]:
-    """The console tables among the characters of a page, from top to bottom."""
-    return [table for run in _runs(console_lines(chars)) for table in _tables_of_run(run)]
+def find_console_tables(lines: Sequence[GridLine]) -> list[ConsoleTable]:
+    """The tables among the console lines of a page, from top to bottom."""
+    return [table for run in _runs(lines) for table in _tables_of_run(run)]
 
 
 def console_lines(chars: Sequence[Char]) -> list[GridLine]:
@@ -212,14 +218,25 @@ def _on_one_grid(run: list[GridLine]) -> list[GridLine]:
     return moved
 
 
+@dataclass
+class _Column:
+    start: int
+    end: int
+    header: str
+    cells: list[str]
+
+
 @dataclass(frozen=True)
 class _Block:
-    """Line numbers of a table within its run: `first` (a heading over the columns, or the header), the header lines,
-    the rows; `end` is the line after the last row."""
+    """Line numbers of a table within its run: the heading over groups of columns if there is one, header, rows."""
 
-    first: int
+    heading: tuple[int, ...]
     header: tuple[int, ...]
     body: tuple[int, ...]
+
+    @property
+    def first(self) -> int:
+        return (self.heading + self.header)[0]
 
     @property
     def end(self) -> int:
@@ -227,24 +244,25 @@ class _Block:
 
 
 def _tables_of_run(run: list[GridLine]) -> Iterator[ConsoleTable]:
-    blocks: list[_Block] = []
+    found: list[tuple[_Block, Rows]] = []
     index = 0
     while index < len(run) - 1:
         block = _block_at(run, index)
         if block is None:
             index += 1
         else:
-            blocks.append(block)
+            found.append((block, _cells(run, block)))
             index = block.end
-    for group in _wrapped_groups(run, blocks):
-        lines = run[group[0].first : group[-1].end]
+    for group in _wrapped_groups(found):
+        first, last = group[0][0], group[-1][0]
+        lines = run[first.first : last.end]
         bbox = (
             min(line.left for line in lines),
             min(line.top for line in lines),
             max(line.right for line in lines),
             max(line.bottom for line in lines),
         )
-        yield ConsoleTable(bbox, _title(run, group[0]), _join([_cells(run, block) for block in group]))
+        yield ConsoleTable(bbox, _title(run, first), _join([rows for _, rows in group]))
 
 
 def _tokens(text: str) -> list[Token]:
@@ -255,36 +273,43 @@ def _is_value(token: Token) -> bool:
     return _VALUE.fullmatch(token.text) is not None
 
 
-def _is_header(tokens: list[Token], named_above: bool) -> bool:
-    if not tokens or len(tokens) > 40:
-        return False
-    words = [token for token in tokens if not _is_value(token)]
-    levels = [float(token.text) for token in tokens if _LEVEL.fullmatch(token.text)]
-    if len(levels) + len(words) == len(tokens) and levels and all(a < b for a, b in zip(levels, levels[1:], strict=False)):
-        # Levels of a factor or a count: "state 0 1 2 3"; alone on the line they need the name of the factor above.
-        return tokens[0] in words or named_above
-    return 2 * len(words) > len(tokens)
-
-
 def _block_at(run: list[GridLine], index: int) -> _Block | None:
-    """The table whose header is line `index` of the run, or None."""
+    """The table whose header (the last line of it, where columns have headings over them) is line `index`, or None."""
     header = _tokens(run[index].text)
-    above = _tokens(run[index - 1].text) if index else []
-    named = len(above) == 1 and not _is_value(above[0])
-    if _NOT_TABULAR.match(run[index].text) or not _is_header(header, named):
+    levels = [float(token.text) for token in header if _NUMBER.fullmatch(token.text)]
+    if not header or _NOT_TABULAR.match(run[index].text) or any(a >= b for a, b in pairwise(levels)):
         return None
     headers = [index]
     # Row labels of several columns have their names on a line of their own, under the header (format.ftable).
     second = _tokens(run[index + 1].text)
-    if second and not any(map(_is_value, second)) and second[-1].end < header[0].start:
+    if second and not any(map(_is_value, second)) and second[-1].end <= header[0].start:
         headers.append(index + 1)
     body = _body(run, headers[-1] + 1, header)
-    if not body or (len(body) == 1 and len(header) < 2):
+    if not body or max(len(_tokens(run[number].text)) for number in body) < 2:
         return None
-    first = index
-    if named and (above[0].start > header[0].start or not any(not _is_value(token) for token in header)):
-        first = index - 1
-    return _Block(first, tuple(headers), tuple(body))
+    columns = _columns([run[number].text for number in headers], [run[number].text for number in body])
+    heading = (index - 1,) if index and _is_heading(run[index - 1].text, header, columns) else ()
+    unnamed = len(levels) == len(header) and not columns[0].header
+    # Numbers can head columns only as the levels of a factor or a count: "state 0 1 2" under the factor's name.
+    return _Block(heading, tuple(headers), tuple(body)) if not levels or heading or unnamed else None
+
+
+def _is_heading(above: str, header: list[Token], columns: list[_Column]) -> bool:
+    """Whether the line above a header names the factor of the columns, or the groups they form."""
+    tokens = _tokens(above)
+    if not tokens or _NOT_TABULAR.match(above) or any(map(_is_value, tokens)):
+        return False
+    if len(tokens) == 1:
+        start, text = tokens[0].start, tokens[0].text
+        if 0 <= start - columns[0].end <= 1 or (start == header[0].end + 1 and len(header) > 1):
+            return text[-1] != ":"
+        # A table of one factor has no row labels; the factor's name stands at the start of the line.
+        one_factor = len(columns[0].cells) == 1 and bool(columns[0].header)
+        return one_factor and start == 0 and text[-1] != ":" and "=" not in text
+    over = [token for token in tokens if token.end > columns[0].end]
+    gaps = [(before.end, token.start) for before, token in pairwise([Token(0, columns[0].end, ""), *header])]
+    fits = all(any(left <= token.start <= right for left, right in gaps) for token in over)
+    return 2 <= len(over) < len(header) and fits
 
 
 def _body(run: list[GridLine], start: int, header: list[Token]) -> list[int]:
@@ -335,58 +360,46 @@ def _is_star(token: Token, ends: set[int]) -> bool:
     return _STARS.fullmatch(token.text) is not None and token.start > max(ends) - 4
 
 
-def _wrapped_groups(run: list[GridLine], blocks: list[_Block]) -> Iterator[list[_Block]]:
-    group: list[_Block] = []
-    for block in blocks:
-        if group and not (block.first == group[-1].end and _same_labels(run, group[0], block)):
+def _wrapped_groups(found: list[tuple[_Block, Rows]]) -> Iterator[list[tuple[_Block, Rows]]]:
+    group: list[tuple[_Block, Rows]] = []
+    for block, rows in found:
+        if group and not (block.first == group[-1][0].end and _continue_each_other(group[0][1], rows)):
             yield group
             group = []
-        group.append(block)
+        group.append((block, rows))
     if group:
         yield group
 
 
-def _same_labels(run: list[GridLine], one: _Block, other: _Block) -> bool:
-    if len(one.body) != len(other.body):
-        return False
-    labels = [[_label(run, block, number) for number in block.body] for block in (one, other)]
-    return labels[0] == labels[1]
-
-
-def _label(run: list[GridLine], block: _Block, number: int) -> str:
-    header = _tokens(run[block.header[0]].text)[0]
-    return " ".join(token.text for token in _tokens(run[number].text) if token.end <= header.start)
+def _continue_each_other(one: Rows, other: Rows) -> bool:
+    unlabelled = len(one) == len(other) == 2 and bool(one[0][0]) and bool(other[0][0])  # a named vector
+    return unlabelled or [row[0] for row in one] == [row[0] for row in other]
 
 
 def _title(run: list[GridLine], block: _Block) -> str:
+    """The line above a table if it is a title: short or ended by a colon, no code and no row of values."""
     if not block.first:
         return ""
     above = run[block.first - 1].text
     tokens = _tokens(above)
-    short = len(tokens) <= 4 and len(above.strip(" ")) <= 48
-    return fold(above) if short and not _NOT_TABULAR.match(above) and not any(map(_is_value, tokens[:1])) else ""
+    announces = above.endswith(":") or (len(tokens) <= 4 and not any(char in above for char in "(,"))
+    return fold(above) if announces and not _NOT_TABULAR.match(above) and not any(map(_is_value, tokens[:1])) else ""
 
 
-@dataclass
-class _Column:
-    start: int
-    end: int
-    header: str
-    cells: list[str]
-
-
-def _cells(run: list[GridLine], block: _Block) -> tuple[tuple[str, ...], ...]:
-    """The table cut at the grid columns that are blank in all of its lines, words of one column's name kept together."""
+def _cells(run: list[GridLine], block: _Block) -> Rows:
     headers, body = [run[number].text for number in block.header], [run[number].text for number in block.body]
-    columns = _cut(headers, body)
-    columns = _gather_names(columns)
-    columns = _gather_data(columns)
+    columns = _columns(headers, body)
     if len(headers) > 1:
         _fill_down(columns)
-    if block.first < block.header[0]:
-        _add_heading(columns, _tokens(run[block.first].text)[0])
+    for number in block.heading:
+        _add_heading(columns, _tokens(run[number].text))
     header = tuple(fold(column.header) for column in columns)
     return (header, *(tuple(fold(column.cells[row]) for column in columns) for row in range(len(body))))
+
+
+def _columns(headers: list[str], body: list[str]) -> list[_Column]:
+    """The table cut at the grid columns that are blank in all of its lines, words of one column's name kept together."""
+    return _gather_data(_gather_names(_cut(headers, body)))
 
 
 def _cut(headers: list[str], body: list[str]) -> list[_Column]:
@@ -453,17 +466,20 @@ def _fill_down(columns: list[_Column]) -> None:
             column.cells[row] = column.cells[row] or column.cells[row - 1]
 
 
-def _add_heading(columns: list[_Column], heading: Token) -> None:
-    """The name of the column factor, printed above the columns, goes in front of each level: 'to' and 'CR': 'to CR'."""
+def _add_heading(columns: list[_Column], heading: list[Token]) -> None:
+    """Names of the column factor, or of its levels, go in front of what stands below: 'to' over 'CR' makes 'to CR'."""
+    labels_end = columns[0].end if heading[0].start > 0 else 0
+    names = [token.text for token in heading if token.end <= labels_end]
     for column in columns:
-        if column.end > heading.start and column.header:
-            column.header = f"{heading.text} {column.header}"
+        over = [token for token in heading if labels_end < token.end and token.start < column.end]
+        if column.header and column.end > labels_end and over:
+            column.header = " ".join([*names, over[-1].text, column.header])
 
 
-def _join(parts: list[tuple[tuple[str, ...], ...]]) -> tuple[tuple[str, ...], ...]:
+def _join(parts: list[Rows]) -> Rows:
     """Blocks of one wrapped table side by side; the labels, equal in all of them, are kept once."""
-    labelled = all(not part[0][0] for part in parts)
     first, *others = parts
     return tuple(
-        row + tuple(cell for part in others for cell in part[number][labelled:]) for number, row in enumerate(first)
+        row + tuple(cell for part in others for cell in part[number][part[0][0] == first[0][0] :])
+        for number, row in enumerate(first)
     )

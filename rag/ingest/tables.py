@@ -18,11 +18,9 @@ from typing import Literal, NamedTuple
 
 import pymupdf
 
-from rag.ingest.console import Char, console_lines, find_console_tables, page_chars
+from rag.ingest.console import Char, GridLine, Rows, console_lines, find_console_tables, page_chars
 from rag.ingest.fold import fold
 from rag.ingest.layout import BBox, LayoutBox
-
-Rows = tuple[tuple[str, ...], ...]
 
 _PHRASE_GAP = 0.75  # of the type size: wider than a space between words, narrower than the gap between columns
 _WORD_GAP = 0.15  # of the type size
@@ -75,11 +73,12 @@ TextRow = list[Phrase]
 def find_tables(page: pymupdf.Page, layout: Sequence[LayoutBox]) -> list[TableBox]:
     """The tables of `page` from top to bottom, given the boxes of its layout."""
     chars = page_chars(page)
+    lines = console_lines(chars)
     console = [
         TableBox(table.bbox, "console", table.rows, read_off(table.rows, table.title))
-        for table in find_console_tables(chars)
+        for table in find_console_tables(lines)
     ]
-    return sorted(console + _typeset_tables(page, layout, chars), key=lambda table: (table.bbox[1], table.bbox[0]))
+    return sorted(console + _typeset_tables(page, layout, chars, lines), key=lambda table: (table.bbox[1], table.bbox[0]))
 
 
 def read_off(rows: Rows, title: str = "") -> str:
@@ -108,8 +107,10 @@ class _Region(NamedTuple):
     rows: list[TextRow]
 
 
-def _typeset_tables(page: pymupdf.Page, layout: Sequence[LayoutBox], chars: Sequence[Char]) -> list[TableBox]:
-    console = [(line.left, line.top, line.right, line.bottom) for line in console_lines(chars)]
+def _typeset_tables(
+    page: pymupdf.Page, layout: Sequence[LayoutBox], chars: Sequence[Char], lines: Sequence[GridLine]
+) -> list[TableBox]:
+    console = [(line.left, line.top, line.right, line.bottom) for line in lines]
     marks = [tuple(box) for kind, box in page.get_bboxlog() if kind.endswith("path") or kind == "fill-image"]
     rules = [box for box in marks if box[3] - box[1] <= _RULE_THICKNESS and box[2] - box[0] >= _RULE_LENGTH]
     drawn = [box for box in marks if min(box[2] - box[0], box[3] - box[1]) > _RULE_THICKNESS]
@@ -159,8 +160,24 @@ def _region(box: BBox, chars: Sequence[Char], rules: Sequence[BBox]) -> _Region:
         if left <= char.x + char.advance / 2 <= right and y0 - 1 <= (char.top + char.bottom) / 2 <= y1 + 1
     ]
     rows = _text_rows(inside)
+    rows = _first_section(rows, chars, box) + rows
     boxes = [phrase[:4] for row in rows for phrase in row] + own
     return _Region(_union(boxes) if boxes else box, own, rows)
+
+
+def _first_section(rows: list[TextRow], chars: Sequence[Char], box: BBox) -> list[TextRow]:
+    """The title of a table's first part when it stands right above the box and a later part has its title inside."""
+    if len(rows) < 3 or not any(len(row) == 1 for row in rows[1:]):
+        return []
+    pitch = median(below[0].bottom - above[0].bottom for above, below in pairwise(rows))
+    above = _text_rows(
+        [
+            char
+            for char in chars
+            if box[0] <= char.x <= box[2] and 0 < rows[0][0].bottom - char.bottom <= 1.5 * pitch and char.bottom < box[1]
+        ]
+    )
+    return above if len(above) == 1 and len(above[0]) == 1 and _is_section_like(above[0][0], rows[1:]) else []
 
 
 def _union(boxes: Sequence[BBox]) -> BBox:
@@ -322,12 +339,22 @@ def _is_section_like(phrase: Phrase, body: Sequence[TextRow]) -> bool:
 
 def _columns(head: Sequence[TextRow], body: Sequence[TextRow]) -> list[_Span]:
     columns = _merged(_Span(p.x0, p.x1) for row in body if len(row) > 1 for p in row)
+    named: set[_Span] = set()
+    alone: list[_Span] = []
     for phrase in head[-1] if head else ():
         over = [column for column in columns if _overlap(phrase, column) > 0]
         if not over:
-            columns.append(_Span(phrase.x0, phrase.x1))
+            alone.append(_Span(phrase.x0, phrase.x1))
         elif len(over) == 1:
-            columns[columns.index(over[0])] = _Span(min(phrase.x0, over[0].x0), max(phrase.x1, over[0].x1))
+            columns[columns.index(over[0])] = wider = _Span(min(phrase.x0, over[0].x0), max(phrase.x1, over[0].x1))
+            named.add(wider)
+    for span in alone:
+        # A name to the left of its column (left-aligned over right-aligned labels), else a column without entries.
+        right = next((column for column in sorted(columns) if column.x0 >= span.x1), None)
+        if right and right not in named and not any(span.x1 <= other.x0 < right.x0 for other in alone):
+            columns[columns.index(right)] = _Span(span.x0, right.x1)
+        else:
+            columns.append(span)
     return sorted(columns)
 
 
@@ -367,6 +394,6 @@ def _names_of_row(row: TextRow, columns: Sequence[_Span], *, is_last: bool) -> l
         return names
     for number, column in enumerate(columns):
         closest = min(row, key=lambda phrase: abs((phrase.x0 + phrase.x1) / 2 - column.centre))
-        if number or _overlap(closest, column) > 0:
+        if number or closest.x1 <= columns[0].x1:
             names[number] = closest.text
     return names
