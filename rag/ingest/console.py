@@ -29,8 +29,8 @@ _COMMENTED = re.compile(r"^( *)##( |$)")
 _NOT_TABULAR = re.compile(
     r" *(\[+\d+\]+( |$)|\$|\.\.|- ?attr|(num|chr|int|logi|List of|Factor|Call:|NOTE:)( |$)|-{4,}|={4,})|.* <- "
 )
-_TOKEN = re.compile(r"\d[\d.]* %|[^ ]+")
-_VALUE = re.compile(r"<|<?[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?%?|-?Inf|NA|NaN|NULL|TRUE|FALSE|<NA>|\.")
+_TOKEN = re.compile(r"\d[\d.]* %|< \d[^ ]*|[^ ]+")
+_VALUE = re.compile(r"(< ?)?[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?%?|-?Inf|NA|NaN|NULL|TRUE|FALSE|<NA>|\.")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?([eE][-+]?\d+)?")
 _DECIMAL = re.compile(r"[-+]?\d*\.\d+([eE][-+]?\d+)?|NA")
 _STARS = re.compile(r"\*{1,3}|\.")
@@ -327,7 +327,7 @@ def _body(run: list[GridLine], start: int, header: list[Token]) -> list[int]:
                 break
             body.append(number)
             continue
-        if not _fits(values, tokens, ends, starts):
+        if not _fits(values, tokens, ends, starts, max(ends) if body else header[-1].end):
             break
         body.append(number)
         complete = len(body)
@@ -348,12 +348,20 @@ def _continues(run: list[GridLine], body: list[int]) -> bool:
     return header[0].start > first[0].end - 1 and row[0] == first[0]
 
 
-def _fits(values: list[Token], tokens: list[Token], ends: set[int], starts: set[int]) -> bool:
+def _fits(values: list[Token], tokens: list[Token], ends: set[int], starts: set[int], last_end: int) -> bool:
+    """Whether a line is a row: most of its entries stand in the columns so far, and they are values rather than prose.
+
+    Entries beyond `last_end` may begin columns that the header leaves unnamed, so their place is no objection.
+    """
     # The first entry of a row is often a label in a column of its own, so it proves nothing either way.
     judged = [token for token in values if token != tokens[0]] or values
-    aligned = sum(token.end in ends or token.start in starts or _is_star(token, ends) for token in judged)
+    placed = [token for token in judged if token.start < last_end] or judged
+    aligned = sum(token.end in ends or token.start in starts or _is_star(token, ends) for token in placed)
     numbers = sum(_is_value(token) or _is_star(token, ends) for token in judged)
-    return aligned >= _ALIGNED * len(judged) and numbers >= _VALUES * len(judged)
+    if aligned < _ALIGNED * len(placed) or (aligned < 2 and len(placed) < len(judged)):
+        return False
+    words_in_columns = aligned == len(judged) > 1 and any(map(_is_value, tokens))  # factors and strings of a data frame
+    return numbers >= _VALUES * len(judged) or words_in_columns
 
 
 def _is_star(token: Token, ends: set[int]) -> bool:
@@ -449,11 +457,17 @@ def _gather_data(columns: list[_Column]) -> list[_Column]:
                 gathered.append(column)
             else:
                 gathered[-1] = _merge(previous, column)
-        elif number > first_named and not previous.header and len(gathered) > 1 and column.start - previous.end == 1:
+        elif number > first_named and _is_part(previous, column) and len(gathered) > 1:
             gathered[-1] = _merge(previous, column)
         else:
             gathered.append(column)
     return gathered
+
+
+def _is_part(left: _Column, right: _Column) -> bool:
+    """Whether a column without a name holds the first words of the entries of the next: '< 2e-16', 'death w/o SCT'."""
+    numeric = any(_NUMBER.fullmatch(cell) for cell in left.cells)
+    return not left.header and right.start - left.end == 1 and not numeric
 
 
 def _fill_down(columns: list[_Column]) -> None:
