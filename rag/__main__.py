@@ -59,6 +59,7 @@ def _add_ingest(p: argparse.ArgumentParser) -> None:
 def _add_corpus(p: argparse.ArgumentParser) -> None:
     p.add_argument("folder", type=Path)
     p.add_argument("--check", action="store_true", help="verify every digest and cross reference")
+    p.add_argument("--add-clip", action="store_true", help="index the crops' pixels with CLIP (needs its weights)")
     p.add_argument("--json", action="store_true")
 
 
@@ -122,8 +123,20 @@ def run_corpus(args: argparse.Namespace) -> int:
         if not problems and not args.json:
             print(f"{args.folder}: every digest and cross reference is right.")
         return 1 if problems else 0
+    if args.add_clip:
+        return _add_clip(args.folder)
     facts = describe(open_corpus(args.folder))
     print(json.dumps(facts, ensure_ascii=False) if args.json else _table(facts))
+    return 0
+
+
+def _add_clip(folder: Path) -> int:
+    from rag.corpus import build_visual_index, open_corpus
+    from rag.encoders import image_encoder
+
+    corpus = open_corpus(folder)
+    encoder = image_encoder(f"clip-vit-b-32-{Settings.from_env().clip_pretrained}")
+    build_visual_index(corpus, encoder, progress=lambda line: print(line, file=sys.stderr, flush=True))
     return 0
 
 
