@@ -250,13 +250,60 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class SentImage:
+    """An image as the provider got it: ``sha256`` and ``bytes`` are of the very bytes sent, which differ from the crop's file
+    where it had to be re-encoded (``reencoded``)."""
+
+    tag: str
+    crop_id: str
+    sha256: str
+    media_type: str
+    width: int
+    height: int
+    bytes: int
+    reencoded: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts; ``None`` is unknown and never 0. ``source`` says who counted."""
+    """Token counts; ``None`` is unknown and never 0. ``source`` says who counted. ``output_tokens`` is all that is billed as
+    output; ``reasoning_tokens`` is the part of it that went into thinking."""
 
     input_tokens: int | None
     output_tokens: int | None
     reasoning_tokens: int | None
     source: Literal["reported", "estimated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a call would take, before it is made (``rag.pricing.estimate``).
+
+    ``image_tokens`` are part of ``input_tokens``; both are ``None`` where images go along and the provider's rule is not known.
+    ``cost_usd`` supposes ``output_tokens``, ``limit_usd`` the longest answer asked for; ``None`` is unknown. ``note`` says in
+    one sentence what could not be counted, or what would not be sent."""
+
+    generator: str
+    input_tokens: int | None
+    image_tokens: int | None
+    output_tokens: int
+    cost_usd: float | None
+    limit_usd: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The request is on its way with these images."""
+
+    images: tuple[SentImage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing has come yet. ``text`` says why, or is empty: the sign that the call is still alive, at which a consumer can stop it."""
+
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,16 +315,23 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end of a stream."""
+    """The end of a stream. ``reason`` is the provider's own word for it; ``notice`` says in one sentence what an end other than
+    ``stop`` means for the answer."""
 
     usage: Usage
     finish: FinishReason
     error: str = ""
+    reason: str = ""
+    notice: str = ""
+
+
+GeneratorEvent = Sent | Waiting | Delta | Finish
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """An answer, complete or (while it streams, or after Stop) partial."""
+    """An answer, complete or (while it streams, or after Stop) partial. ``estimate`` was made before the call; ``waiting`` says
+    what the answer waits for, ``images`` what was sent as pixels. Where ``usage.source`` is ``estimated``, so is the cost."""
 
     text: str
     usage: Usage | None = None
@@ -287,6 +341,21 @@ class Generation:
     finish: FinishReason | None = None
     error: str = ""
     abstained: bool = False
+    reason: str = ""
+    notice: str = ""
+    waiting: str = ""
+    images: tuple[SentImage, ...] = ()
+    estimate: Estimate | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether there is text that is not the whole answer."""
+        return bool(self.text) and self.finish != "stop"
+
+    @property
+    def counts(self) -> bool:
+        """Whether this may be scored: a whole answer and no failure, cut or blocked text."""
+        return self.finish == "stop" and bool(self.text.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +409,7 @@ class Trace:
 
 
 class Generator(Protocol):
-    """Anything that answers a prompt as a stream: any number of ``Delta`` and one ``Finish`` at the end."""
+    """Anything that answers a prompt as a stream: any number of ``Sent``, ``Waiting`` and ``Delta`` and one ``Finish`` at the end.
+    Closing the iterator aborts the call."""
 
-    def stream(self, prompt: Prompt) -> Iterator[Delta | Finish]: ...
+    def stream(self, prompt: Prompt) -> Iterator[GeneratorEvent]: ...
