@@ -116,10 +116,11 @@ def _continuation(
         return [] if row[0].bbox[1] < bottom + first.size else None
     if min(line.bbox[1] for line in beside) - bottom > 0.45 * first.size:
         return None
-    start_box, box = _box_of(first, layout), _box_of(beside[0], layout)
-    if start_box is not box and box is not None and _starts_box(beside[0], box):
+    # The layout model parts long captions into paragraphs, so only a heading or list is believed to end one.
+    box = _box_of(beside[0], layout)
+    if box is not None and box.kind in ("section-header", "list-item") and _starts_box(beside[0], box):
         return None
-    if abs(beside[0].size - first.size) > 0.15 * first.size:
+    if abs(beside[0].size - first.size) > 0.2 * first.size:
         return None
     return beside
 

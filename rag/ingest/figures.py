@@ -5,6 +5,7 @@ What belongs together is read from the page's drawing operations: an included gr
 (its frame), and its labels are shown between its strokes. Figures drawn without a frame are gathered by distance.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -71,9 +72,10 @@ def find_figures(
     page_box: BBox = tuple(page.rect)
     captioned = {line for line in lines if any(contains_centre(caption.bbox, line.bbox) for caption in captions)}
     free = [line for line in lines if line not in captioned]
-    drawn = _significant(marks, page_box, layout, free)
-    drawings = [_Drawing(tuple(group)) for group in _cluster(drawn, free, captions, layout)]
-    drawings = [d for d in drawings if _is_figure(d, layout, free)]
+    marks = _with_true_frames(marks, page_box)
+    drawn = _significant(marks, page_box, layout)
+    drawings = [_Drawing(tuple(group)) for group in _cluster(drawn, captions, layout)]
+    drawings = [_with_rules(d, marks, lines, captions) for d in drawings if _is_figure(d, layout)]
     drawings = _with_labels(drawings, free, layout)
     drawings = _merge_panels(drawings, lines, captions)
     figures = [_tighten(page, drawing, lines) for drawing in drawings]
@@ -83,33 +85,27 @@ def find_figures(
 # --- marks that can be part of a figure ------------------------------------------------------------------------------
 
 
-def _significant(
-    marks: Sequence[Mark], page_box: BBox, layout: Sequence[LayoutBox], lines: Sequence[Line]
-) -> list[Mark]:
+def _significant(marks: Sequence[Mark], page_box: BBox, layout: Sequence[LayoutBox]) -> list[Mark]:
     """Marks without page backgrounds, crop marks at the edge, rules and underlines, and shades behind running text."""
     running = [box.bbox for box in layout if box.kind in _RUNNING_KINDS]
     furniture = [box.bbox for box in layout if box.kind in ("page-header", "page-footer")]
-    framed = _frame_counts(marks, page_box)
     kept = []
     for mark in marks:
-        frame = mark.frame if mark.frame is not None and framed.get(mark.frame, 0) > 2 else None
         if area(mark.bbox) > 0.8 * area(page_box):
             continue
-        if frame is None and (_is_rule(mark) or any(share_inside(mark.bbox, grow(b, 3)) > 0.5 for b in furniture)):
-            continue
-        if frame is None and _is_backdrop(mark, running, lines):
-            continue
-        kept.append(replace(mark, frame=frame))
+        if mark.frame is None:
+            in_furniture = any(share_inside(mark.bbox, grow(box, 3)) > 0.5 for box in furniture)
+            if in_furniture or _is_rule(mark) or _is_backdrop(mark, running):
+                continue
+        kept.append(mark)
     return kept
 
 
-def _frame_counts(marks: Iterable[Mark], page_box: BBox) -> dict[BBox, int]:
-    """Marks by frame, for frames that are smaller than the page: a clip to the whole page says nothing."""
-    counts: dict[BBox, int] = {}
-    for mark in marks:
-        if mark.frame is not None and area(mark.frame) < 0.8 * area(page_box):
-            counts[mark.frame] = counts.get(mark.frame, 0) + 1
-    return counts
+def _with_true_frames(marks: Sequence[Mark], page_box: BBox) -> list[Mark]:
+    """Marks with only those frames kept that say something: smaller than the page and drawn in more than twice."""
+    counts = Counter(mark.frame for mark in marks)
+    true = {f for f, count in counts.items() if f is not None and count > 2 and area(f) < 0.8 * area(page_box)}
+    return [mark if mark.frame in true else replace(mark, frame=None) for mark in marks]
 
 
 def _is_rule(mark: Mark) -> bool:
@@ -117,7 +113,7 @@ def _is_rule(mark: Mark) -> bool:
     return mark.kind == "path" and min(width, height) < 2.0
 
 
-def _is_backdrop(mark: Mark, running: Sequence[BBox], lines: Sequence[Line]) -> bool:
+def _is_backdrop(mark: Mark, running: Sequence[BBox]) -> bool:
     """Whether a box mostly holds running text: the shade or frame of a code listing, a highlighted word."""
     if mark.kind != "path":
         return False
@@ -129,7 +125,7 @@ def _is_backdrop(mark: Mark, running: Sequence[BBox], lines: Sequence[Line]) -> 
 
 
 def _cluster(
-    marks: Sequence[Mark], lines: Sequence[Line], captions: Sequence[Caption], layout: Sequence[LayoutBox]
+    marks: Sequence[Mark], captions: Sequence[Caption], layout: Sequence[LayoutBox]
 ) -> list[list[Mark]]:
     """Marks in groups: same or overlapping frames, or near each other with no caption between."""
     groups = _by_frame(marks)
@@ -184,7 +180,7 @@ def _stands_between(wall: BBox, a: BBox, b: BBox) -> bool:
     return (upper[1] + upper[3]) / 2 < middle < (lower[1] + lower[3]) / 2 and gaps(wall, union((a, b)))[0] < 0
 
 
-def _is_figure(drawing: _Drawing, layout: Sequence[LayoutBox], lines: Sequence[Line]) -> bool:
+def _is_figure(drawing: _Drawing, layout: Sequence[LayoutBox]) -> bool:
     x0, y0, x1, y1 = box = union(mark.bbox for mark in drawing.marks)
     if x1 - x0 < _LEAST_SIDE or y1 - y0 < _LEAST_SIDE:
         return False
@@ -194,6 +190,44 @@ def _is_figure(drawing: _Drawing, layout: Sequence[LayoutBox], lines: Sequence[L
         return True
     seen = any(area(intersect(box, b.bbox)) > 0.3 * area(box) for b in layout if b.kind == "picture")
     return len(drawing.marks) > (3 if seen else 7)
+
+
+def _with_rules(
+    drawing: _Drawing, marks: Sequence[Mark], lines: Sequence[Line], captions: Sequence[Caption]
+) -> _Drawing:
+    """The drawing with the plain rules (legend keys, single ticks) drawn in the same go.
+
+    Going through the page's operations from the drawing's first one backwards and its last one onwards, rules near it
+    are taken in until there is text that is not in a font of the drawing or not near it. A frame settles the matter
+    without them.
+    """
+    if drawing.frames:
+        return drawing
+    members = {mark.operation: mark for mark in drawing.marks}
+    box = union(mark.bbox for mark in drawing.marks)
+    fonts = {line.font for line in lines if share_inside(line.bbox, box) > 0.8}
+    others = {mark.operation: mark for mark in marks if mark.operation not in members}
+    shown: dict[int, list[Line]] = {}
+    for line in lines:
+        shown.setdefault(line.operation, []).append(line)
+    first, last = min(members), max(members)
+    walls = [caption.bbox for caption in captions]
+    inside = [mark for operation, mark in others.items() if first < operation < last]
+    for step, operation in ((-1, first - 1), (1, last + 1)):
+        while operation in others or operation in shown:
+            if operation in others:
+                inside.append(others[operation])
+            elif not all(line.font in fonts and max(gaps(line.bbox, box)) < _PANEL_GAP for line in shown[operation]):
+                break
+            operation += step
+    near = [
+        mark
+        for mark in inside
+        if max(gaps(mark.bbox, box)) < _PANEL_GAP
+        and _is_rule(mark)
+        and not any(_stands_between(wall, mark.bbox, box) for wall in walls)
+    ]
+    return _Drawing(tuple(sorted((*drawing.marks, *near), key=lambda mark: mark.operation)))
 
 
 # --- labels ----------------------------------------------------------------------------------------------------------

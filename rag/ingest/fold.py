@@ -34,6 +34,21 @@ _LIGATURES: dict[int, str] = CORK_CODES | {
     0xFB06: "st",
 }
 
+# Accents that TeX's older fonts set as glyphs of their own before the letter they belong on, with the combining
+# accent for each. The tilde, circumflex and grave stay apart: code uses them as characters.
+_ACCENTS = {
+    "\u00a8": "\u0308",
+    "\u00b4": "\u0301",
+    "\u02c7": "\u030c",
+    "\u02d8": "\u0306",
+    "\u02d9": "\u0307",
+    "\u02da": "\u030a",
+    "\u02dd": "\u030b",
+}
+_ACCENTED = re.compile(f"([{''.join(_ACCENTS)}])[ ]?([^\\W\\d_])")
+# What NFKC would turn into a space and a combining accent.
+_LONE_ACCENTS = str.maketrans({"\u02dc": "~", "\u02c6": "^", "\u00b4": "'", "\u00a8": '"'})
+
 # Control, format (soft hyphen, zero-width), surrogate and private-use characters carry no text; a private-use code is
 # a glyph without a meaning, such as the pieces of a tall bracket. U+FFFD stands for a glyph with no Unicode value.
 _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
@@ -51,10 +66,17 @@ def map_ligatures(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Plain text on one line: ligatures spelled out, NFKC, no control characters, single spaces, none at the ends."""
-    text = unicodedata.normalize("NFKC", map_ligatures(_CID.sub(" ", text)))
+    """Plain text on one line: ligatures spelled out, accents on their letters, NFKC, no control characters, single
+    spaces, none at the ends."""
+    text = _ACCENTED.sub(_put_accent, map_ligatures(_CID.sub(" ", text)))
+    text = unicodedata.normalize("NFKC", text.translate(_LONE_ACCENTS))
     kept = (" " if char.isspace() else char for char in text if char.isspace() or not _is_dropped(char))
     return _SPACE.sub(" ", "".join(kept)).strip()
+
+
+def _put_accent(match: re.Match[str]) -> str:
+    letter = "i" if match[2] == "\u0131" else match[2]
+    return letter + _ACCENTS[match[1]]
 
 
 def _is_dropped(char: str) -> bool:

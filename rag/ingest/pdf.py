@@ -1,5 +1,6 @@
 """Reading born-digital PDFs: opening with errors that name the fix, and each page's regions, running text and crops."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from rag.types import BBox, CropKind
 MAX_PIXELS = 16_000_000
 # MuPDF keeps decoded fonts and images of pages gone by; this bounds what a long document can pile up.
 _STORE_KEPT_PERCENT = 50
+_FIRST_WORD, _LAST_WORD = re.compile(r"^\S+"), re.compile(r"\S+$")
 _NO_READING = frozenset({"page-header", "page-footer", "picture"})
 _LEAST_READABLE_SHARE = 0.5
 
@@ -109,9 +111,13 @@ def document_vocabulary(document: pymupdf.Document) -> frozenset[str]:
     """All words of the document in lower case, which tell words broken at a line end from compounds (`join_lines`)."""
     words: set[str] = set()
     for page in document:
-        # Line by line, so that the halves of broken words don't meet; the halves themselves do little harm.
+        broken = False
         for line in page.get_text().splitlines():
-            words |= words_of(fold(line.rstrip("-\u00ad")))
+            text = fold(line)
+            # The halves of a word broken at a line end are no words.
+            whole = _FIRST_WORD.sub("", text) if broken else text
+            broken = line.rstrip().endswith(("-", "\u00ad"))
+            words |= words_of(_LAST_WORD.sub("", whole) if broken else whole)
     return frozenset(words)
 
 
