@@ -11,6 +11,10 @@ FUSEBOX_TEXT_ENCODER      id of the text encoder; must be the one the corpus was
 FUSEBOX_CLIP_PRETRAINED   CLIP weights: laion2b_s34b_b79k or openai                       laion2b_s34b_b79k
 FUSEBOX_CLIP_WEIGHTS      a file with CLIP weights, instead of the cache or the hub       (none)
 FUSEBOX_CONCURRENCY       questions answered at the same time                             8
+FUSEBOX_ENDPOINTS         TOML file of OpenAI-compatible servers and prices               (none)
+FUSEBOX_VISITOR_KEYS      1 or 0: may visitors use their own keys                         1
+FUSEBOX_BUDGET_USD_SESSION  most that one session may spend on the operator's keys        no cap
+FUSEBOX_BUDGET_USD_DAY    most that all may spend on them in one day (UTC)                no cap
 ========================  ==============================================================  ====================
 """
 
@@ -38,13 +42,17 @@ class Settings:
     clip_pretrained: str = "laion2b_s34b_b79k"
     clip_weights: str = ""
     concurrency: int = 8
+    endpoints: str = ""
+    visitor_keys: bool = True
+    budget_usd_session: float | None = None
+    budget_usd_day: float | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
         """Read the environment.
 
         Raises:
-            UsageError: a number is not a whole number in its range; names the variable.
+            UsageError: a number or an amount is wrong; names the variable.
         """
         env = os.environ if env is None else env
         default = cls()
@@ -57,6 +65,10 @@ class Settings:
             clip_pretrained=env.get("FUSEBOX_CLIP_PRETRAINED") or default.clip_pretrained,
             clip_weights=env.get("FUSEBOX_CLIP_WEIGHTS", ""),
             concurrency=_whole_number(env, "FUSEBOX_CONCURRENCY", default.concurrency, 1, 256),
+            endpoints=env.get("FUSEBOX_ENDPOINTS", ""),
+            visitor_keys=_whole_number(env, "FUSEBOX_VISITOR_KEYS", 1, 0, 1) == 1,
+            budget_usd_session=_money(env, "FUSEBOX_BUDGET_USD_SESSION"),
+            budget_usd_day=_money(env, "FUSEBOX_BUDGET_USD_DAY"),
         )
 
 
@@ -67,3 +79,16 @@ def _whole_number(env: Mapping[str, str], name: str, default: int, low: int, hig
     if not text.isascii() or not text.isdigit() or not low <= int(text) <= high:
         raise UsageError(f"{name} is {text!r}; set it to a whole number from {low} to {high}.")
     return int(text)
+
+
+def _money(env: Mapping[str, str], name: str) -> float | None:
+    text = env.get(name, "")
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"{name} is {text!r}; set it to an amount in USD such as 0.50, or leave it out for no cap.")
+    return value
