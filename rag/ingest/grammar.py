@@ -1,0 +1,379 @@
+"""Facts that a parsed sentence states: rules over spaCy's English dependency parse, clause by clause.
+
+"The log-rank test compares the survival of patients" gives *log-rank test | compares survival of | patients*: the
+entities are short noun phrases, as one would ask about them, and what hangs between them goes to the relation. Negation
+and modal verbs stay in the relation. Conditions, questions, assumptions and subjects that only point elsewhere
+("this", "it", "these models") are left out, as cut off from the rest they would say something else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spacy.tokens import Doc, Span, Token
+
+MAX_CHARS = 80
+MAX_WORDS = 8
+_MAX_RELATION_WORDS = 8
+_MAX_SUBJECT_WORDS = 7
+_MAX_CONJUNCTS = 6
+_LEAST_WORD_SHARE = 0.7
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SUBJECTS = frozenset({"nsubj", "nsubjpass"})
+_NOUNS = frozenset({"NOUN", "PROPN"})
+_CLAUSES = frozenset({"relcl", "acl", "advcl", "ccomp"})
+_RELATIVES = frozenset({"which", "that", "who"})
+_POINTERS = frozenset({"this", "that", "these", "those", "such", "its", "their", "his", "her", "another", "other"})
+_CONDITIONS = frozenset({"if", "unless", "whether", "suppose", "assuming", "because", "although", "though"})
+_HYPOTHESES = _words(
+    """
+    assume assumes assumed assuming suppose supposed imagine believe believed think thought hope wonder say said
+    """
+)
+_STRIPPED = _words(
+    """
+    a an the our your my we all both each every any several various certain very own following above usual
+    so-called resulting particular given respective overall actual corresponding said present current
+    """
+)
+_VAGUE = _words(
+    """
+    thing things way ways fact reason reasons case cases example examples point one ones other others former
+    latter lot rest following idea issue issues problem question questions bit kind sort type author authors
+    section chapter sense result results order thanks reader readers people person time times something anything
+    nothing everything number set part place use form basis end side note notes line lines page comparison
+    default addition contrast importance interest reference sake purpose present paper document value values
+    option choice advantage
+    """
+)
+_PLAIN_ADJECTIVES = _words(
+    """
+    possible clear important useful necessary available true false able same different easy hard difficult good
+    bad better best simple interesting obvious sure likely unlikely worth common large small evident apparent
+    similar reasonable sufficient sensible identical equivalent due correct wrong ready fine essential
+    appropriate
+    """
+)
+_PREPOSITIONS = _words(
+    """
+    of to with from into in on by as for at between among through under over against within without via across
+    about per upon during after before around like than towards onto using based
+    """
+)
+_CONTRACTIONS = {
+    "n't": "not",
+    "n’t": "not",
+    "'s": "is",
+    "’s": "is",
+    "'re": "are",
+    "'ve": "have",
+    "ca": "can",
+    "wo": "will",
+}
+
+_NAME = re.compile(r"[\w\s\-–—'’.,/()%+&:]+")
+_LETTERS = re.compile(r"[^\W\d_]")
+_WORD = re.compile(r"[^\W\d_][\w'’.\-–/]*")
+_ACRONYM = re.compile(r"[A-Z][A-Za-z0-9\-]{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A fact; ``start`` and ``end`` span all its words in the parsed text."""
+
+    subject: str
+    relation: str
+    object: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Phrase:
+    text: str
+    tokens: tuple[Token, ...]
+
+
+def statements(doc: Doc, *, whole: bool = True) -> Iterator[Statement]:
+    """Every fact stated in the text, in the order of its sentences.
+
+    Where ``whole`` is false the text may be cut at both ends: a first sentence in lower case and a last one without its
+    full stop are left out.
+    """
+    sentences = list(doc.sents)
+    for index, sentence in enumerate(sentences):
+        first = not whole and index == 0
+        last = not whole and index == len(sentences) - 1
+        if _is_statement(sentence, first=first, last=last):
+            for token in sentence:
+                yield from _of_token(token)
+
+
+def _is_statement(sentence: Span, *, first: bool, last: bool) -> bool:
+    text = sentence.text.strip()
+    tokens = text.split()
+    if len(tokens) < 4 or "?" in text:
+        return False
+    if (first and text[0].islower()) or (last and not text.endswith((".", "!", ":", ".)", ".”"))):
+        return False
+    return sum(bool(_WORD.match(token.strip("(“‘'\""))) for token in tokens) >= _LEAST_WORD_SHARE * len(tokens)
+
+
+def _of_token(token: Token) -> Iterator[Statement]:
+    if token.pos_ in ("VERB", "AUX") and token.dep_ not in ("aux", "auxpass", "xcomp", "amod", "compound"):
+        yield from _of_clause(token)
+    elif token.dep_ == "appos":
+        yield from _of_apposition(token)
+    elif token.dep_ == "prep" and token.lower_ == "as" and any(c.lower_ == "such" for c in token.children):
+        yield from _of_examples(token)
+
+
+# --- clauses ---------------------------------------------------------------------------------------------------------
+
+
+def _of_clause(verb: Token) -> Iterator[Statement]:
+    if _is_hypothetical(verb):
+        return
+    heads = _subjects(verb)
+    if not heads:
+        return
+    subjects = [phrase for head in heads if (phrase := _subject(head, verb))]
+    if not subjects:
+        return
+    for relation, object_ in _predicates(verb, ()):
+        for subject in subjects:
+            yield from _statement(subject, relation, object_)
+
+
+def _is_hypothetical(verb: Token) -> bool:
+    """Whether the clause, or one around it, holds only under a condition or in somebody's mind."""
+    for clause in (verb, *verb.ancestors):
+        if clause.pos_ not in ("VERB", "AUX"):
+            continue
+        marks = [child.lower_ for child in clause.children if child.dep_ in ("mark", "advmod")]
+        if clause.dep_ in ("advcl", "ccomp") and _CONDITIONS & set(marks):
+            return clause is verb or clause.dep_ == "ccomp" or bool({"if", "unless", "whether"} & set(marks))
+        if clause.dep_ == "ccomp" and clause.head.lower_ in _HYPOTHESES:
+            return True
+    return any(
+        child.dep_ == "advcl" and any(c.dep_ == "mark" and c.lower_ in ("if", "unless") for c in child.children)
+        for child in verb.children
+    )
+
+
+def _subjects(verb: Token) -> list[Token]:
+    """Heads of the clause's subjects: its own, an antecedent, or those of the clause that it is joined to."""
+    children = list(verb.children)
+    if any(child.dep_ == "expl" for child in children):
+        return []
+    own = [child for child in children if child.dep_ in _SUBJECTS]
+    if own:
+        if own[0].lower_ in _RELATIVES:
+            return _antecedent(verb)
+        return [head for subject in own for head in _with_conjuncts(subject)]
+    if verb.dep_ == "conj" and verb.head.pos_ in ("VERB", "AUX") and verb.tag_ == verb.head.tag_:
+        return _subjects(verb.head)
+    if verb.dep_ == "acl" and verb.tag_ in ("VBG", "VBN") and verb.head.pos_ in _NOUNS:
+        return [verb.head]
+    return []
+
+
+def _antecedent(verb: Token) -> list[Token]:
+    clause = verb
+    while clause.dep_ == "conj" and clause.head.pos_ in ("VERB", "AUX"):
+        clause = clause.head
+    return [clause.head] if clause.dep_ == "relcl" and clause.head.pos_ in _NOUNS else []
+
+
+def _with_conjuncts(token: Token) -> list[Token]:
+    return [token, *token.conjuncts][:_MAX_CONJUNCTS] if token.dep_ != "conj" else [token]
+
+
+def _predicates(verb: Token, before: tuple[Token, ...]) -> Iterator[tuple[tuple[Token, ...], _Phrase]]:
+    """(relation tokens, object) of a verb; ``before`` are the verbs that govern it ("is used to")."""
+    base = before + _verb_group(verb)
+    direct = [c for c in verb.children if c.dep_ in ("dobj", "attr", "oprd", "dative") and c.pos_ in _NOUNS]
+    for child in direct:
+        for head in _with_conjuncts(child):
+            yield from _object(base, head)
+    for child in verb.children:
+        if child.dep_ in ("acomp", "oprd") and child.pos_ in ("ADJ", "VERB"):
+            yield from _of_adjective(base, child)
+        elif child.dep_ in ("prep", "agent"):
+            held = direct[-1:] if direct and direct[-1].i < child.i else []
+            yield from _of_preposition(base + tuple(t for head in held for t in _core(head)), child)
+        elif child.dep_ == "xcomp" and child.pos_ in ("VERB", "AUX") and not direct:
+            yield from _predicates(child, base)
+
+
+def _verb_group(verb: Token) -> tuple[Token, ...]:
+    kept = ("aux", "auxpass", "neg", "prt")
+    left = [c for c in verb.children if c.dep_ in kept]
+    return tuple(sorted([*left, verb], key=lambda token: token.i))
+
+
+def _of_adjective(base: tuple[Token, ...], adjective: Token) -> Iterator[tuple[tuple[Token, ...], _Phrase]]:
+    """ "is similar to X" has X for its object; "is asymmetric" has the adjective."""
+    prepositions = [c for c in adjective.children if c.dep_ == "prep"]
+    for preposition in prepositions:
+        yield from _of_preposition((*base, adjective), preposition)
+    clauses = any(c.dep_ in ("xcomp", "ccomp", "advcl") for c in adjective.children)
+    bare = not prepositions and not clauses and adjective.pos_ == "ADJ" and adjective.lower_ not in _PLAIN_ADJECTIVES
+    if bare and (phrase := _phrase([adjective])):
+        yield base, phrase
+
+
+def _of_preposition(base: tuple[Token, ...], preposition: Token) -> Iterator[tuple[tuple[Token, ...], _Phrase]]:
+    if preposition.lower_ not in _PREPOSITIONS:
+        return
+    relation = (*base, preposition)
+    for child in preposition.children:
+        if child.dep_ == "pobj" and child.pos_ in _NOUNS:
+            for head in _with_conjuncts(child):
+                yield from _object(relation, head)
+        elif child.dep_ == "prep":
+            yield from _of_preposition(relation, child)
+
+
+def _object(relation: tuple[Token, ...], head: Token) -> Iterator[tuple[tuple[Token, ...], _Phrase]]:
+    """The noun phrase, and what its own prepositions lead to with the noun taken into the relation.
+
+    "is a measure of association" says nothing with "measure" alone, so a noun with "of" is not given by itself.
+    """
+    if any(child.lower_ in _POINTERS for child in head.lefts):
+        return
+    prepositions = [c for c in head.children if c.dep_ == "prep" and c.i > head.i]
+    complete = not any(c.lower_ == "of" for c in prepositions) and head.lower_ not in _VAGUE
+    if complete and (phrase := _phrase(_core(head))):
+        yield relation, phrase
+    for preposition in prepositions[:2]:
+        yield from _of_preposition(relation + tuple(_core(head)), preposition)
+
+
+# --- noun phrases ----------------------------------------------------------------------------------------------------
+
+
+def _core(head: Token) -> list[Token]:
+    """The noun with what stands before it, without articles and empty modifiers, and a number behind it ("group 2")."""
+    start = head.i
+    for child in reversed(list(head.lefts)):
+        if child.dep_ in _CLAUSES or child.dep_ in ("appos", "conj", "cc"):
+            break
+        start = child.left_edge.i
+    tokens = list(head.doc[start : head.i + 1])
+    while len(tokens) > 1 and (tokens[0].lower_ in _STRIPPED or tokens[0].is_punct or tokens[0].is_space):
+        del tokens[0]
+    after = head.i + 1
+    if after < len(head.doc) and head.doc[after].head == head and head.doc[after].dep_ == "nummod":
+        tokens.append(head.doc[after])
+    return tokens
+
+
+def _subject(head: Token, verb: Token) -> _Phrase | None:
+    """A subject with all that restricts it, or nothing where that is too long or points elsewhere."""
+    if head.pos_ not in _NOUNS or head.lower_ in _VAGUE or any(c.lower_ in _POINTERS for c in head.lefts):
+        return None
+    if verb.dep_ in ("relcl", "acl"):
+        return _phrase(_core(head))
+    tokens = _core(head)
+    for child in head.rights:
+        commas = any(t.text in ",(–—" for t in head.doc[head.i + 1 : child.left_edge.i + 1])
+        if commas or child.dep_ in ("cc", "conj", "punct", "appos", "nummod"):
+            continue
+        if child.dep_ not in ("prep", "relcl", "acl"):
+            return None
+        tokens = [*tokens, *child.subtree]
+    tokens = [token for token in tokens if not token.is_space]
+    whole = [token.i for token in tokens] == list(range(tokens[0].i, tokens[-1].i + 1))
+    return _phrase(tokens) if whole and len(tokens) <= _MAX_SUBJECT_WORDS else None
+
+
+def _phrase(tokens: Sequence[Token]) -> _Phrase | None:
+    """The tokens as they stand in the text, where they make an entity."""
+    doc = tokens[0].doc
+    text = doc.text[tokens[0].idx : tokens[-1].idx + len(tokens[-1])].strip(" ,;:'\"“”‘’`-–—")
+    return _Phrase(text, tuple(tokens)) if is_entity(text) else None
+
+
+def is_entity(text: str) -> bool:
+    """Whether a string can name something: short, mostly letters, in balanced brackets, no code."""
+    letters = len(_LETTERS.findall(text))
+    return (
+        bool(_NAME.fullmatch(text))
+        and letters >= 2
+        and letters >= 0.5 * len(text.replace(" ", ""))
+        and len(text) <= MAX_CHARS
+        and len(text.split()) <= MAX_WORDS
+        and text.count("(") == text.count(")")
+        and text.lower() not in _VAGUE
+    )
+
+
+# --- other patterns --------------------------------------------------------------------------------------------------
+
+
+def _of_apposition(token: Token) -> Iterator[Statement]:
+    """ "chronic lymphocytic leukaemia (CLL)", "GBSG2, a data set on breast cancer"."""
+    head = token.head
+    if head.pos_ not in _NOUNS or token.pos_ not in _NOUNS or token.i < head.i:
+        return
+    between = head.doc[head.i + 1 : token.left_edge.i + 1].text
+    subject, object_ = _phrase(_core(head)), _phrase(_core(token))
+    if not subject or not object_:
+        return
+    if "(" in between and _ACRONYM.fullmatch(object_.text) and _abbreviates(object_.text, subject.text):
+        yield Statement(subject.text, "is abbreviated", object_.text, *_extent(subject.tokens, object_.tokens))
+    elif "," in between and any(c.lower_ in ("a", "an", "the") for c in token.lefts) and head.pos_ == "PROPN":
+        yield Statement(subject.text, "is", object_.text, *_extent(subject.tokens, object_.tokens))
+
+
+def _abbreviates(acronym: str, name: str) -> bool:
+    initials = "".join(word[0] for word in re.split(r"[\s\-]+", name.lower()) if word)
+    wanted = "".join(c for c in acronym.lower() if c.isalpha())
+    return wanted in initials or initials in wanted
+
+
+def _of_examples(preposition: Token) -> Iterator[Statement]:
+    """ "methods such as logistic regression"."""
+    head = preposition.head
+    if head.pos_ not in _NOUNS or head.lower_ in _VAGUE:
+        return
+    subject = _phrase(_core(head))
+    for child in preposition.children:
+        if subject and child.dep_ == "pobj" and child.pos_ in _NOUNS:
+            for example in _with_conjuncts(child):
+                if object_ := _phrase(_core(example)):
+                    extent = _extent(subject.tokens, object_.tokens)
+                    yield Statement(subject.text, "such as", object_.text, *extent)
+
+
+# --- putting together ------------------------------------------------------------------------------------------------
+
+
+def _statement(subject: _Phrase, relation: tuple[Token, ...], object_: _Phrase) -> Iterator[Statement]:
+    words = " ".join(_CONTRACTIONS.get(token.lower_, _cased(token)) for token in relation if not token.is_space)
+    if (
+        len(words.split()) <= _MAX_RELATION_WORDS
+        and len(words) <= MAX_CHARS
+        and _NAME.fullmatch(words)
+        and subject.text.casefold() != object_.text.casefold()
+    ):
+        yield Statement(subject.text, words, object_.text, *_extent(subject.tokens, relation, object_.tokens))
+
+
+def _cased(token: Token) -> str:
+    return str(token.text if token.pos_ in _NOUNS else token.lower_)
+
+
+def _extent(*parts: Sequence[Token]) -> tuple[int, int]:
+    tokens = [token for part in parts for token in part]
+    return min(t.idx for t in tokens), max(t.idx + len(t) for t in tokens)
