@@ -1,0 +1,161 @@
+// What the page does in the browser: theme, jumps from chip to item, the page viewer, the graph frame. Everything is delegated from the document,
+// because Gradio replaces the contents of its components. Nothing here is fetched from another origin.
+"use strict";
+window.fusebox = (() => {
+  const THEME_KEY = "fusebox-theme";
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+  // --- theme: the person's choice, else the system's -----------------------------------------------------------------
+  const stored = () => { try { return localStorage.getItem(THEME_KEY); } catch { return null; } };
+  const isDark = () => (stored() ? stored() === "dark" : system.matches);
+  function applyTheme() {
+    if (!document.body) return;
+    if (document.body.classList.contains("dark") !== isDark()) document.body.classList.toggle("dark", isDark());
+    for (const frame of document.querySelectorAll(".fb-graph iframe")) tell(frame, { theme: isDark() ? "dark" : "light" });
+  }
+  function toggleTheme() {
+    const next = isDark() ? "light" : "dark";
+    try {
+      if ((next === "dark") === system.matches) localStorage.removeItem(THEME_KEY);
+      else localStorage.setItem(THEME_KEY, next);
+    } catch { document.body.classList.toggle("dark"); return; }
+    applyTheme();
+  }
+
+  // --- items -----------------------------------------------------------------------------------------------------------
+  const item = (id) => document.querySelector(`[data-item="${CSS.escape(id)}"]`);
+  function flash(element) {
+    if (!element) return;
+    for (let fold = element.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    element.scrollIntoView({ block: "center", behavior: still() ? "auto" : "smooth" });
+    element.focus({ preventScroll: true });
+    element.classList.remove("fb-flash");
+    void element.offsetWidth;
+    element.classList.add("fb-flash");
+    element.addEventListener("animationend", () => element.classList.remove("fb-flash"), { once: true });
+  }
+  function about(id) {
+    document.querySelector('[role="tab"][data-tab-id="about"]')?.click();
+    waitFor(() => { const row = document.querySelector(`[data-document="${CSS.escape(id)}"]`); return row?.offsetParent ? row : null; }, flash);
+  }
+  function waitFor(find, then, frames = 120) {
+    const found = find();
+    if (found) then(found);
+    else if (frames > 0) requestAnimationFrame(() => waitFor(find, then, frames - 1));
+  }
+
+  // --- page viewer -------------------------------------------------------------------------------------------------------
+  let dialog, opener, zoom = 1;
+  function viewer() {
+    if (dialog) return dialog;
+    dialog = document.createElement("dialog");
+    dialog.id = "fb-dialog";
+    dialog.setAttribute("aria-labelledby", "fb-viewer-title");
+    dialog.addEventListener("close", () => { dialog.replaceChildren(); opener?.isConnected && opener.focus(); });
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+    document.body.append(dialog);
+    return dialog;
+  }
+  function openPage(button) {
+    const box = viewer();
+    if (!box.open) {
+      opener = button;
+      zoom = 1;
+      const wait = document.createElement("p");
+      wait.className = "fb-empty"; wait.id = "fb-viewer-title"; wait.textContent = "Opening the page …";
+      box.replaceChildren(wait);
+      box.showModal();
+    }
+    api.onPage?.({ page: button.dataset.page, focus: button.dataset.focus ?? "" });
+  }
+  function showPage() {
+    const source = document.querySelector("#viewer .fb-viewer, #viewer .fb-empty, #viewer .fb-card");
+    if (!dialog?.open || !source) return;
+    const pressed = dialog.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+    dialog.replaceChildren(source.cloneNode(true));
+    setZoom(zoom);
+    const again = pressed && [...dialog.querySelectorAll("button:not(:disabled)")].find((b) => b.getAttribute("aria-label") === pressed);
+    (again || dialog.querySelector("[data-close]"))?.focus();
+    const focused = dialog.querySelector("rect.focus");
+    const sheet = dialog.querySelector(".fb-sheet");
+    const image = dialog.querySelector(".fb-paper img");
+    if (focused && image) image.decode().then(() => {
+      sheet.scrollTop += focused.getBoundingClientRect().top - sheet.getBoundingClientRect().top - sheet.clientHeight / 3;
+    }, () => {});
+    dialog.dataset.page = source.dataset.pageId ?? "";
+  }
+  function setZoom(value) {
+    zoom = Math.min(4, Math.max(0.5, value));
+    dialog.querySelector(".fb-paper")?.style.setProperty("--zoom", String(zoom));
+  }
+
+  // --- graph frame -------------------------------------------------------------------------------------------------------
+  const tell = (frame, message) => frame.contentWindow?.postMessage(message, "*");
+  function onMessage({ source, data }) {
+    const frame = [...document.querySelectorAll(".fb-graph iframe")].find((one) => one.contentWindow === source);
+    if (!frame || !data || typeof data !== "object") return;
+    if (data.fusebox === "ready") {
+      frame.dataset.ready = "true";
+      tell(frame, { theme: isDark() ? "dark" : "light" });
+      const box = frame.parentElement.querySelector("[data-graph-dropped]");
+      if (box) tell(frame, { dropped: box.checked });
+    }
+    if (data.fusebox === "fact" && typeof data.item === "string") flash(item(data.item));
+  }
+
+  // --- what a screen reader hears when an answer is there -----------------------------------------------------------------
+  function listen() {
+    const live = document.createElement("div");
+    live.className = "fb-sr"; live.id = "fb-live";
+    live.setAttribute("role", "status");
+    document.body.append(live);
+    const say = () => {
+      const spoken = document.querySelector("#answer [data-spoken]")?.dataset.spoken ?? "";
+      if (spoken && live.textContent !== spoken) live.textContent = spoken;
+      if (!spoken) live.textContent = "";
+    };
+    waitFor(() => document.getElementById("answer"), (card) => new MutationObserver(say).observe(card, { childList: true, subtree: true }), 2000);
+  }
+
+  const ask = () => document.querySelector("#ask")?.click();
+  const clicks = {
+    "[data-theme-toggle]": toggleTheme,
+    "[data-jump]": (chip) => flash(item(chip.dataset.jump)),
+    "[data-about]": (link) => about(link.dataset.about),
+    "[data-page]": openPage,
+    "[data-close]": () => dialog.close(),
+    "[data-zoom]": (button) => setZoom({ in: zoom * 1.25, out: zoom / 1.25, fit: 1 }[button.dataset.zoom]),
+  };
+  document.addEventListener("click", (event) => {
+    for (const [selector, act] of Object.entries(clicks)) {
+      const target = event.target.closest?.(selector);
+      if (target && target.dataset.page !== "") { act(target); return; }
+    }
+  });
+  document.addEventListener("change", (event) => {
+    const box = event.target.closest?.("[data-graph-dropped]");
+    const frame = box?.closest(".fb-graph")?.querySelector("iframe");
+    if (frame) tell(frame, { dropped: box.checked });
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !dialog?.open) { event.preventDefault(); ask(); }
+    if (dialog?.open && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      const step = { ArrowLeft: "Previous page", ArrowRight: "Next page" }[event.key];
+      if (step && zoom <= 1) dialog.querySelector(`[aria-label="${step}"]:not(:disabled)`)?.click();
+    }
+  });
+  addEventListener("message", onMessage);
+  system.addEventListener("change", applyTheme);
+
+  function start() {
+    applyTheme();
+    // Gradio sets the class itself when it starts and when the system changes; the person's choice wins.
+    new MutationObserver(applyTheme).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    listen();
+  }
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start); else start();
+
+  const api = { ask, showPage, onPage: null };
+  return api;
+})();

@@ -1,0 +1,1 @@
+"""Everything that is drawn. Imports ``rag``, never the reverse."""

@@ -1,0 +1,51 @@
+"""The page: header, tabs, and how it is served."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gradio as gr
+
+from rag.corpus import Corpus
+from rag.generators.registry import GENERATORS, GeneratorSpec
+from rag.settings import Settings
+from ui import frame, theme
+from ui import text as words
+from ui.handlers import Handlers
+from ui.tabs import about, explore
+from ui.views.about import header
+
+
+def build(corpus: Corpus, settings: Settings, generators: Mapping[str, GeneratorSpec] = GENERATORS) -> gr.Blocks:
+    """All tabs over one open corpus."""
+    handlers = Handlers(corpus, generators)
+    specs = list(generators.values())
+    with gr.Blocks(title=words.TITLE, fill_width=True, analytics_enabled=False) as page:
+        gr.HTML(header(corpus), elem_id="header", apply_default_css=False, js_on_load=None)
+        with gr.Tabs(elem_id="tabs"):
+            with gr.Tab("Explore", id="explore"):
+                explore.build(handlers, specs, settings.concurrency)
+            with gr.Tab("About", id="about"):
+                about.build(corpus, specs)
+    page.queue(default_concurrency_limit=settings.concurrency, api_open=False)
+    return page
+
+
+def launch_options(settings: Settings) -> dict[str, Any]:
+    """Arguments of ``launch``: our address and looks, nothing from elsewhere, no inputs kept in browsers, no folder served."""
+    return {
+        "server_name": settings.host,
+        "server_port": settings.port,
+        "theme": theme.gradio_theme(),
+        "css": theme.style_sheet(),
+        "head": theme.head(),
+        "favicon_path": theme.favicon(),
+        "footer_links": [],
+        "run_history": False,
+        "share": False,
+        "ssr_mode": False,
+        "show_error": False,
+        "max_file_size": "50mb",
+        "app_kwargs": {"routes": [frame.route()]},
+    }

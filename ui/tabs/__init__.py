@@ -1,0 +1,1 @@
+"""One module per tab: components and their wiring."""

@@ -1,0 +1,211 @@
+"""The Explore tab: controls left, answer and evidence right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from rag.generators.registry import GeneratorSpec
+from rag.systems import CHOICES, LIMITS, SYSTEMS
+from ui import text as words
+from ui.handlers import KNOBS, OUTPUTS, Handlers
+from ui.views import answer, chunks, counters, crops, graph, prompt
+
+DEFAULT = SYSTEMS["+both"]
+
+PRESETS_JS = json.dumps({name: ["graph" in s.branches, "visual" in s.branches] for name, s in SYSTEMS.items()})
+
+# Both run in the browser, so that switches and preset agree at once, whatever the line is like.
+SWITCHES_OF_PRESET = f"(preset) => {PRESETS_JS}[preset]"
+PRESET_OF_SWITCHES = f"(kg, visual) => Object.entries({PRESETS_JS}).find(([, on]) => on[0] === kg && on[1] === visual)[0]"
+
+OPEN_PAGE_ON_LOAD = "window.fusebox.onPage = (wanted) => trigger('click', wanted);"
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """A retrieval setting as the page offers it."""
+
+    label: str
+    info: str
+    names: Mapping[str, str] | None = None
+
+
+SETTINGS: dict[str, Knob] = {
+    "text_ranker": Knob("Text ranker", "dense is the study's; hybrid fuses both", {"bm25": "BM25"}),
+    "text_k": Knob("Chunks", "passages sent"),
+    "graph_mode": Knob("Graph facts from", "open drops the page filter", {"provenance": "retrieved pages", "open": "everywhere"}),
+    "max_facts": Knob("Facts at most", "sent to the generator"),
+    "visual_ranker": Knob("Visual ranker", "auto is fused where CLIP is there, else proxy", {"clip": "CLIP"}),
+    "visual_depth": Knob("Crops scored", "listed; what is sent is the gate's affair"),
+}
+
+PAYLOAD = Knob("Visual payload", "what of a crop is sent; auto lets the gate decide")
+
+
+def build(handlers: Handlers, generators: Iterable[GeneratorSpec], concurrency: int) -> None:
+    """All components of the tab, and their wiring."""
+    with gr.Row(elem_id="explore", equal_height=False):
+        with gr.Column(scale=0, min_width=0, elem_id="controls"):
+            controls = _controls(generators)
+        with gr.Column(scale=1, min_width=0, elem_id="main"):
+            question, ask, stop = _question_row()
+            chips = _examples(handlers.corpus.manifest.name)
+            views = _views(handlers)
+    viewer = gr.HTML("", elem_id="viewer", apply_default_css=False, js_on_load=OPEN_PAGE_ON_LOAD)
+    trace = gr.State(None)
+    outputs = [{**views, "trace": trace, "ask": ask, "stop": stop}[name] for name in OUTPUTS]
+    inputs = [question, controls["graph"], controls["visual"], controls["generator"], *(controls[name] for name in KNOBS)]
+    asking = gr.on(
+        [ask.click, question.submit],
+        handlers.ask,
+        inputs,
+        outputs,
+        show_progress="hidden",
+        concurrency_limit=concurrency,
+        trigger_mode="once",
+        api_visibility="private",
+    )
+    quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+    stop.click(handlers.stop, [trace], outputs, cancels=[asking], **quiet)
+    for chip, example in chips:
+        chip.click(None, None, question, js=f"() => {json.dumps(example.question)}", **quiet).then(
+            None, js="() => window.fusebox.ask()", **quiet
+        )
+    opening = viewer.click(handlers.open_page, [trace], viewer, show_progress="hidden", api_visibility="private", queue=False)
+    opening.then(None, js="() => window.fusebox.showPage()", **quiet)
+    _agree(controls, quiet)
+
+
+def _agree(controls: Mapping[str, gr.components.Component], quiet: Mapping[str, Any]) -> None:
+    """Preset and switches follow each other; ``input`` fires for a person only, so nothing goes round in circles."""
+    switches = [controls["graph"], controls["visual"]]
+    controls["preset"].input(None, controls["preset"], switches, js=SWITCHES_OF_PRESET, **quiet)
+    for switch in switches:
+        switch.input(None, switches, controls["preset"], js=PRESET_OF_SWITCHES, **quiet)
+    tuned = [controls[name] for name in SETTINGS]
+    defaults = json.dumps([getattr(DEFAULT, name) for name in SETTINGS])
+    controls["reset"].click(None, None, tuned, js=f"() => {defaults}", **quiet)
+
+
+def _controls(generators: Iterable[GeneratorSpec]) -> dict[str, Any]:
+    specs = list(generators)
+    built: dict[str, Any] = {}
+    with gr.Group(elem_id="card-system"):
+        built["preset"] = gr.Radio(list(SYSTEMS), value=DEFAULT.name, label="System", elem_id="preset", container=False)
+        for branch, label in words.SWITCHES.items():
+            built[branch] = gr.Checkbox(
+                branch in DEFAULT.branches,
+                label=label,
+                info=words.SWITCH_NOTES[branch],
+                elem_id=f"switch-{branch}",
+                elem_classes=["fb-switch", branch],
+                container=False,
+            )
+    built["generator"] = gr.Radio(
+        [(card(spec), spec.name) for spec in specs], value=specs[0].name, label="Generator", elem_id="generator", container=False
+    )
+    built["payload"] = _choice("payload", PAYLOAD, CHOICES["payload"], "payload")
+    with gr.Accordion("Retrieval settings", open=False, elem_id="settings"):
+        for name, knob in SETTINGS.items():
+            built[name] = _slider(name, knob) if name in LIMITS else _choice(name, knob, CHOICES[name], name.replace("_", "-"))
+        built["reset"] = gr.Button("Reset to defaults", size="sm", elem_id="reset")
+    return built
+
+
+def _choice(name: str, knob: Knob, choices: Iterable[str], elem_id: str) -> gr.Radio:
+    named = [((knob.names or {}).get(choice, choice), choice) for choice in choices]
+    named.sort(key=lambda pair: pair[1] != "auto")
+    return gr.Radio(
+        named,
+        value=getattr(DEFAULT, name),
+        label=knob.label,
+        info=knob.info,
+        elem_id=elem_id,
+        elem_classes=["fb-segmented"],
+        container=False,
+    )
+
+
+def _slider(name: str, knob: Knob) -> gr.Slider:
+    low, high = LIMITS[name]
+    return gr.Slider(
+        low,
+        high,
+        value=getattr(DEFAULT, name),
+        step=1,
+        label=knob.label,
+        info=knob.info,
+        elem_id=name.replace("_", "-"),
+        container=False,
+        buttons=[],
+    )
+
+
+def card(spec: GeneratorSpec) -> str:
+    """A generator in two lines: name and price, then what it is and needs."""
+    sight = " · sees images" if spec.vision else ""
+    return f"{spec.label} · {price(spec)}\n{words.ACCESS[spec.access][0].lower()}{sight} · needs {spec.needs}"
+
+
+def price(spec: GeneratorSpec) -> str:
+    """USD per million tokens in and out, ``free``, or unknown."""
+    prices = (spec.usd_per_million_input, spec.usd_per_million_output)
+    if prices[0] is None or prices[1] is None:
+        return "price unknown"
+    if prices == (0, 0):
+        return "free"
+    return f"${prices[0]:g} in, ${prices[1]:g} out per M tokens"
+
+
+def _question_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
+    with gr.Row(elem_id="ask-row", equal_height=True):
+        question = gr.Textbox(
+            label="Question",
+            placeholder="Ask about the documents …",
+            lines=1,
+            max_lines=4,
+            max_length=2_000,
+            autofocus=True,
+            container=False,
+            scale=1,
+            elem_id="question",
+        )
+        ask = gr.Button("Ask", variant="primary", elem_id="ask", scale=0, min_width=84)
+        stop = gr.Button("Stop", variant="stop", elem_id="stop", scale=0, min_width=84, visible=False)
+    return question, ask, stop
+
+
+def _examples(corpus_name: str) -> list[tuple[gr.Button, words.Example]]:
+    examples = words.EXAMPLES.get(corpus_name, ())
+    if not examples:
+        return []
+    with gr.Row(elem_id="examples"):
+        return [
+            (gr.Button(f"{example.kind}: {example.label}", size="sm", elem_classes=["fb-chip"], min_width=0, scale=0), example)
+            for example in examples
+        ]
+
+
+def _views(handlers: Handlers) -> dict[str, gr.HTML]:
+    corpus = handlers.corpus
+    with gr.Row(elem_id="top", equal_height=True):
+        views = {
+            "answer": _html(answer.empty(len(corpus.documents)), "answer"),
+            "counters": _html(counters.empty(), "counters"),
+        }
+    with gr.Row(elem_id="columns", equal_height=True):
+        views["text"] = _html(chunks.render(None, corpus), "text")
+        views["graph"] = _html(graph.render(None, corpus), "graph")
+        views["visual"] = _html(crops.render(None, corpus), "visual")
+    views["prompt"] = _html(prompt.empty(), "prompt")
+    return views
+
+
+def _html(value: str, elem_id: str) -> gr.HTML:
+    return gr.HTML(value, elem_id=elem_id, elem_classes=["fb-view"], apply_default_css=False, js_on_load=None)
+

@@ -1,0 +1,103 @@
+"""The words on the page that are longer than a label."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rag.types import Branch
+
+TITLE = "Fusebox"
+
+BRANCHES: dict[Branch, tuple[str, str]] = {
+    "text": ("Text", "finds the passages closest to the question. Always on."),
+    "graph": ("Graph", "adds facts about the entities in the question, from the pages the text branch found."),
+    "visual": ("Visual", "ranks figures and tables and sends pixels, captions or nothing, whichever the gate allows."),
+}
+
+SWITCHES: dict[Branch, str] = {"graph": "Knowledge graph", "visual": "Figures & tables"}
+
+SWITCH_NOTES: dict[Branch, str] = {
+    "graph": "facts of the retrieved pages",
+    "visual": "ranked by caption, read-off text and CLIP",
+}
+
+EMPTY = (
+    "Ask something about the {documents} documents, or pick an example. You get the answer, everything it rests on, and what each kind "
+    "of evidence cost."
+)
+
+WAITING: dict[Branch, str] = {
+    "text": "The passages closest to your question will be listed here, with the words that matched and the words the answer took.",
+    "graph": "The entities of your question, the facts that were sent and the facts that were dropped, with reasons, will be drawn here.",
+    "visual": "The best figures and tables will be listed here: ranks, what was sent and in which form.",
+}
+
+OFF: dict[Branch, str] = {
+    "graph": "Off: switch Knowledge graph on to see which facts it would add to this prompt, and ask again.",
+    "visual": "Off: switch Figures & tables on to see which crops it would add to this prompt, and ask again.",
+}
+
+NOTHING: dict[Branch, str] = {
+    "text": "No chunk matched. The corpus holds no text, or the question no word.",
+    "graph": "No entity of the graph stands in this question, so there is no fact to send. Name one: a data set, a method, a drug.",
+    "visual": "No crop was found.",
+}
+
+NO_FACT = "The question names these entities, but none of their facts may be sent; the reasons are below."
+
+NO_CAPTION = "no caption on the page"
+
+ABSTAINED = "The evidence does not answer this."
+TRY_SWITCH = "This is an abstention, not a failure. To see whether other evidence helps, switch {switches} on and ask again."
+TRY_MORE = "This is an abstention, not a failure. To look further, raise “Chunks” in Retrieval settings or name the thing you mean."
+
+PARTIAL: dict[str, str] = {
+    "stopped": "You stopped this answer; what stands here is all there is of it, and its counts may be missing.",
+    "cut": "The generator reached its token limit, so the end is missing.",
+    "filtered": "The provider's content filter cut this answer, so the end is missing.",
+}
+
+STOPPED_EARLY = "You stopped before anything was found. Ask again when you like."
+
+BEFORE_ERROR = "What had been written before the failure:"
+ERROR_UNKNOWN = "The generator failed without saying why. Ask again, or choose another generator."
+
+EMBEDDED_COST = "nothing leaves this machine"
+
+SPLIT_EMPTY = "The prompt's split by evidence appears here."
+
+NO_BOXES = "This answer used nothing on this page."
+NO_IMAGE = "This corpus keeps no picture of this page; its text follows."
+
+ACCESS: dict[str, tuple[str, str]] = {
+    "embedded": ("Embedded", "runs in this process"),
+    "open": ("Open weights", "weights are published; runs at a provider or on your server"),
+    "closed": ("Closed", "runs at its provider"),
+    "diagnostic": ("Diagnostic", "for tests"),
+}
+
+ABOUT = (
+    "Fusebox shows, question by question, when text, knowledge-graph and visual evidence help a retrieval-augmented system answer questions "
+    "about documents, and when they only cost tokens. Every ranking is the same whichever switches are on: a switch decides only what "
+    "enters the prompt, so two answers differ by their evidence and by nothing else."
+)
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question to try; ``kind`` says what it needs."""
+
+    kind: str
+    label: str
+    question: str
+
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "demo": (
+        Example(
+            "text",
+            "monoclonal gammopathy",
+            "How many subjects diagnosed with monoclonal gammopathy of undetermined significance does the mgus2 data set contain?",
+        ),
+    ),
+}
+"""Corpus name -> examples, one or two per question type. Each is in ``assets/questions``."""

@@ -1,0 +1,111 @@
+"""What is running, and whose documents these are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rag import __version__
+from rag.corpus import Corpus
+from rag.encoders import image_encoder
+from rag.errors import EncoderUnavailable
+from rag.generators.registry import GeneratorSpec
+from rag.types import Document
+from ui import text as words
+from ui.views.markup import bdi, esc, plural
+
+
+def header(corpus: Corpus) -> str:
+    """Brand, corpus and the theme switch; the tabs are Gradio's and stand between them."""
+    squares = "".join(f'<i class="{branch}"></i>' for branch in words.BRANCHES)
+    counts = f"{plural(len(corpus.documents), 'document')} · {plural(len(corpus.pages), 'page')}"
+    return (
+        f'<div class="fb-brand"><span class="fb-squares" aria-hidden="true">{squares}</span><h1>{esc(words.TITLE)}</h1></div>'
+        f'<div class="fb-corner"><span class="fb-corpus" title="{esc(corpus.id)}"><b>{bdi(corpus.manifest.name.capitalize())}</b> · {counts}</span>'
+        '<button type="button" id="fb-theme" class="fb-small" data-theme-toggle aria-label="Switch between light and dark" '
+        'title="Switch between light and dark"><svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">'
+        '<circle cx="8" cy="8" r="6.2" fill="none" stroke="currentColor" stroke-width="1.5"/>'
+        '<path d="M8 1.8a6.2 6.2 0 0 1 0 12.4z" fill="currentColor"/></svg></button></div>'
+    )
+
+
+def clip_state(corpus: Corpus) -> str:
+    """Whether the CLIP ranker is there, in one sentence; never downloads."""
+    if not corpus.visual_encoder_ids:
+        return "The CLIP ranker is missing: this corpus has no index of its crops' pixels."
+    reasons = []
+    for encoder_id in corpus.visual_encoder_ids:
+        try:
+            image_encoder(encoder_id, download=False)
+        except EncoderUnavailable as error:
+            reasons.append(str(error))
+        else:
+            return f"The CLIP ranker is available: {encoder_id}."
+    return f"The CLIP ranker is missing: {reasons[0]}"
+
+
+def render(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> str:
+    """The About page."""
+    return (
+        f'<div class="fb-about"><section class="fb-card"><h2>What this is</h2><p class="fb-lead">{esc(words.ABOUT)}</p>'
+        f'<ul class="fb-branches">{_branches()}</ul></section>'
+        f'<section class="fb-card"><h2>What is running</h2><div class="fb-scroll" tabindex="0" role="region" aria-label="What is running">'
+        f"{_running(corpus, generators)}</div></section>"
+        f'<section class="fb-card"><h2>Documents</h2>{_documents(corpus)}</section></div>'
+    )
+
+
+def _branches() -> str:
+    return "".join(f'<li class="{b}"><b>{esc(title)}</b> {esc(told)}</li>' for b, (title, told) in words.BRANCHES.items())
+
+
+def _running(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> str:
+    manifest = corpus.manifest
+    origins = sorted({triple.origin for triple in corpus.triples}) or ["none"]
+    indices = [f"{e.purpose}: {e.encoder}, {e.count:,} × {e.dimension}, {e.metric}" for e in manifest.indices]
+    rows: list[tuple[str, list[str]]] = [
+        ("Fusebox", [f"version {__version__}"]),
+        ("Corpus", [f"{manifest.id}, made {manifest.created[:10]}", _counts(corpus)]),
+        ("Text encoder", [corpus.text_encoder_id]),
+        ("Indices", indices),
+        ("CLIP", [clip_state(corpus)]),
+        ("Triples by", origins),
+        ("Generators", [f"{spec.label}: {words.ACCESS[spec.access][1]}; needs {spec.needs}" for spec in generators]),
+        ("Made with", [", ".join(f"{tool} {version}" for tool, version in manifest.tools.items())]),
+    ]
+    body = "".join(f"<tr><th scope=row>{esc(name)}</th><td>{'<br>'.join(map(bdi, values))}</td></tr>" for name, values in rows)
+    return f'<table class="fb-table fb-running"><caption class="fb-sr">What is running</caption>{body}</table>'
+
+
+def _counts(corpus: Corpus) -> str:
+    sizes = (
+        (len(corpus.pages), "page"),
+        (len(corpus.regions), "region"),
+        (len(corpus.chunks), "chunk"),
+        (len(corpus.crops), "crop"),
+        (len(corpus.triples), "triple"),
+    )
+    return " · ".join(plural(size, noun) for size, noun in sizes)
+
+
+MAX_LISTED = 500
+
+
+def _documents(corpus: Corpus) -> str:
+    listed = list(corpus.documents.values())[:MAX_LISTED]
+    rows = "".join(map(_document, listed))
+    more = f'<p class="fb-hint">{len(listed)} of {len(corpus.documents):,} documents are listed.</p>' if len(listed) < len(corpus.documents) else ""
+    head = "".join(f"<th scope=col>{name}</th>" for name in ("document", "authors", "licence", "pages", "source"))
+    return (
+        '<div class="fb-scroll" tabindex="0" role="region" aria-label="Documents, scrollable"><table class="fb-table fb-documents">'
+        f'<caption class="fb-sr">Documents and their licences</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
+    )
+
+
+def _document(document: Document) -> str:
+    year = f" ({esc(document.year)})" if document.year else ""
+    rights = f"<br><small>{bdi(document.copyright)}</small>" if document.copyright else ""
+    return (
+        f'<tr data-document="{esc(document.id)}" tabindex="-1"><th scope=row>{bdi(document.title or document.file)}{year}</th>'
+        f"<td>{bdi(document.authors or 'unknown')}</td><td>{bdi(document.licence or 'unknown')}{rights}</td>"
+        f"<td>{document.pages}</td><td>{bdi(document.source or document.file)}</td></tr>"
+    )

@@ -1,0 +1,110 @@
+"""What the answer took: tokens, their split by evidence, times and money. Unknown is said, never shown as 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rag.types import Generation, Trace, Usage
+from ui import text as words
+from ui.views.markup import Share, esc, milliseconds, money, shares
+
+_DASH = "–"
+
+
+def empty() -> str:
+    """Before the first question."""
+    tiles = "".join(_tile(_DASH, label) for label in ("input tokens", "output tokens", "to the first token", "cost"))
+    return _card(f'<div class="fb-tiles">{tiles}</div><p class="fb-legend">{esc(words.SPLIT_EMPTY)}</p>')
+
+
+def render(trace: Trace, tokens: Sequence[int], embedded: bool) -> str:
+    """The counters.
+
+    Args:
+        trace: finished or not.
+        tokens: estimated tokens per prompt segment, adding up to the input tokens where those are known.
+        embedded: whether the generator runs in this process.
+    """
+    generation = trace.generation
+    usage = generation.usage if generation else None
+    tiles = (
+        _input(usage, tokens),
+        _tile(_count(usage.output_tokens if usage else None, usage), _output_label(usage)),
+        _times(trace, generation),
+        _cost(generation, embedded),
+    )
+    return _card(f'<div class="fb-tiles">{"".join(tiles)}</div>{_split(trace, tokens)}')
+
+
+def _input(usage: Usage | None, tokens: Sequence[int]) -> str:
+    if usage is None and tokens:
+        return _tile(f"≈ {sum(tokens):,}", "input tokens")
+    return _tile(_count(usage.input_tokens if usage else None, usage), "input tokens")
+
+
+def _count(count: int | None, usage: Usage | None) -> str:
+    if usage is None:
+        return _DASH
+    if count is None:
+        return "unknown"
+    return f"≈ {count:,}" if usage.source == "estimated" else f"{count:,}"
+
+
+def _output_label(usage: Usage | None) -> str:
+    if usage and usage.reasoning_tokens:
+        return f"output tokens, {usage.reasoning_tokens:,} of them reasoning"
+    return "output tokens"
+
+
+def retrieval_ms(trace: Trace) -> float | None:
+    """Everything before the generator, or ``None`` before it is known."""
+    stages = [ms for stage, ms in trace.timings_ms.items() if stage != "generation"]
+    return sum(stages) if stages else None
+
+
+def _times(trace: Trace, generation: Generation | None) -> str:
+    retrieval = retrieval_ms(trace)
+    answer = generation.latency_ms if generation else None
+    total = retrieval + answer if retrieval is not None and answer is not None else None
+    first = milliseconds(generation.ttft_ms) if generation and generation.ttft_ms is not None else _DASH
+    parts = f"retrieval {milliseconds(retrieval)} · answer {milliseconds(answer) if answer is not None else _DASH}"
+    return _tile(milliseconds(total) if total is not None else _DASH, parts, f"first token after {first}")
+
+
+def _cost(generation: Generation | None, embedded: bool) -> str:
+    if generation is None or generation.finish is None:
+        return _tile(_DASH, "cost")
+    if embedded:
+        return _tile("$0", words.EMBEDDED_COST)
+    if generation.cost_usd is None:
+        return _tile("unknown", "cost: no price or no count")
+    return _tile(money(generation.cost_usd), f"{money(100 * generation.cost_usd)} per 100 questions")
+
+
+def _tile(value: str, *labels: str) -> str:
+    lines = "".join(f"<span>{esc(label)}</span>" for label in labels)
+    kind = " unknown" if value in (_DASH, "unknown") else ""
+    return f'<div class="fb-tile{kind}"><b>{esc(value)}</b>{lines}</div>'
+
+
+def _split(trace: Trace, tokens: Sequence[int]) -> str:
+    if trace.prompt is None or not tokens:
+        return f'<p class="fb-legend">{esc(words.SPLIT_EMPTY)}</p>'
+    parts = [share for share in shares(trace.prompt.segments, tokens) if share.tokens]
+    total = sum(share.tokens for share in parts)
+    told = ", ".join(f"{share.label} {share.tokens}" for share in parts)
+    bar = "".join(_piece(share, total) for share in parts)
+    legend = "".join(f'<li class="{share.kind}">{esc(share.label)} <b>{share.tokens:,}</b></li>' for share in parts)
+    return (
+        f'<div class="fb-split" role="img" aria-label="Input tokens by part, estimated: {esc(told)}">{bar}</div>'
+        f'<ul class="fb-legend" title="Estimated: counted with the embedded tokenizer, scaled to the total">{legend}</ul>'
+    )
+
+
+def _piece(share: Share, total: int) -> str:
+    percent = 100 * share.tokens / total
+    return f'<i class="{share.kind}" style="width:{percent:.2f}%" title="{esc(share.label)} ≈ {share.tokens:,}"></i>'
+
+
+def _card(body: str) -> str:
+    return f'<section class="fb-card fb-counters" aria-label="What it took">{body}</section>'

@@ -1,0 +1,75 @@
+"""The visual column: crops in rank order, what each ranker thought, what was sent and how."""
+
+from __future__ import annotations
+
+from rag.corpus import Corpus
+from rag.types import Fused, Trace
+from ui import text as words
+from ui.views.chunks import ranks
+from ui.views.markup import (
+    column,
+    empty,
+    esc,
+    licence_link,
+    page_button,
+    page_label,
+    plural,
+    shorten,
+    tag_badge,
+    tags_by_item,
+    thumbnail,
+)
+
+FIRST_WIDTH = 640
+OTHER_WIDTH = 360
+MAX_CAPTION_CHARS = 220
+
+
+def render(trace: Trace | None, corpus: Corpus) -> str:
+    """The column for a trace, or what it will hold."""
+    total = plural(len(corpus.crops), "crop")
+    if trace is None:
+        return column("visual", "Visual", total, empty(words.WAITING["visual"]))
+    if "visual" not in trace.system.branches:
+        return column("visual", "Visual", "off", empty(words.OFF["visual"]))
+    visual = trace.evidence.visual
+    if visual is None:
+        return column("visual", "Visual", total, empty(words.WAITING["visual"]))
+    note = f'<p class="fb-note">{esc(visual.note)}</p>' if visual.note else ""
+    if not visual.hits:
+        return column("visual", "Visual", f"0 of {total}", note + empty(words.NOTHING["visual"]))
+    tags = tags_by_item(trace.prompt)
+    best = max(abs(hit.score) for hit in visual.hits) or 1.0
+    items = "".join(_item(hit, tags.get(hit.item_id, ""), best, trace, corpus) for hit in visual.hits)
+    count = f"{len(visual.hits)} of {total}"
+    return column("visual", "Visual", count, f'{note}<ol class="fb-items fb-crops">{items}</ol>')
+
+
+def sent_as(trace: Trace, crop_id: str) -> str:
+    """What of a crop went into the prompt."""
+    gate = trace.evidence.gate
+    if trace.prompt is not None and any(image.crop_id == crop_id for image in trace.prompt.images):
+        return "sent as pixels"
+    if gate is None or crop_id not in gate.item_ids or crop_id in trace.excluded:
+        return "not sent"
+    return "sent as text" if gate.read_off else "caption sent"
+
+
+def _item(hit: Fused, tag: str, best: float, trace: Trace, corpus: Corpus) -> str:
+    crop = corpus.crops[hit.item_id]
+    page = corpus.pages[crop.page_id]
+    sent = sent_as(trace, crop.id)
+    state = "kept" if sent == "not sent" else "sent"
+    uri, width, height = thumbnail(corpus.image_path(crop.image), FIRST_WIDTH if hit.rank == 1 else OTHER_WIDTH)
+    caption = esc(shorten(crop.caption, MAX_CAPTION_CHARS)) if crop.caption else f"<i>{esc(words.NO_CAPTION)}</i>"
+    alt = esc(f"{crop.kind} {hit.rank}, {page_label(page, corpus)}")
+    return (
+        f'<li class="fb-item visual {state}" data-item="{esc(crop.id)}" tabindex="-1"><div class="fb-meta">{tag_badge(tag, "visual", hit.rank)}'
+        f'<span class="fb-sent {state}">{sent}</span></div>'
+        f'<button type="button" class="fb-crop" data-page="{esc(page.id)}" data-focus="{esc(crop.id)}" aria-label="Open {alt}">'
+        f'<img src="{uri}" width="{width}" height="{height}" alt="{alt}" loading="lazy" decoding="async"></button>'
+        f'<p class="fb-caption" dir="auto" title="{esc(shorten(crop.caption, 600))}">{caption}</p>'
+        f'<div class="fb-meta">{page_button(page, corpus, crop.id)}{licence_link(page, corpus)}</div>{ranks(hit, best)}</li>'
+    )
+
+

@@ -1,0 +1,201 @@
+"""Small pieces of HTML that every view uses, and the one place where untrusted text is made safe for them."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from PIL import Image
+
+from rag.corpus import Corpus
+from rag.types import Branch, Page, Prompt, Segment
+
+BRANCH_OF_TAG: dict[str, Branch] = {"T": "text", "G": "graph", "V": "visual"}
+
+BRANCH_OF_SEGMENT: dict[str, str] = {
+    "instruction": "frame",
+    "question": "frame",
+    "text": "text",
+    "graph": "graph",
+    "captions": "visual",
+    "image": "visual",
+}
+
+MAX_NAME_CHARS = 120
+"""Names (entities, titles) are cut here on the page; the full one is in the tooltip, itself cut at ``MAX_TOOLTIP_CHARS``."""
+
+MAX_TOOLTIP_CHARS = 600
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Text that every sink can carry, character for character: control characters become spaces, lone surrogates (which can't be
+    encoded) U+FFFD."""
+    return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", _CONTROLS.sub(" ", text))
+
+
+def esc(text: object) -> str:
+    """Text for HTML content and for quoted attributes."""
+    return html.escape(clean(str(text)), quote=True)
+
+
+def bdi(text: object) -> str:
+    """Untrusted text inside a line of ours: its writing direction stays its own affair."""
+    return f"<bdi>{esc(text)}</bdi>"
+
+
+def shorten(text: str, limit: int = MAX_NAME_CHARS) -> str:
+    """``text`` cut at ``limit`` characters, with an ellipsis where something is missing."""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+def name(text: str) -> str:
+    """A name from a document, cut, with the rest in its tooltip."""
+    if len(text) <= MAX_NAME_CHARS:
+        return bdi(text)
+    return f'<bdi title="{esc(shorten(text, MAX_TOOLTIP_CHARS))}">{esc(shorten(text))}</bdi>'
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 chunk``, ``1,481 chunks``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def milliseconds(value: float | None) -> str:
+    """A time as people read it."""
+    if value is None:
+        return "unknown"
+    if value < 9.95:
+        return f"{value:.1f} ms"
+    return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.1f} s"
+
+
+def money(usd: float | None) -> str:
+    """USD with enough digits to tell prices apart; ``None`` is unknown and never $0."""
+    if usd is None:
+        return "unknown"
+    if usd == 0:
+        return "$0"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.2g}" if usd >= 0.0001 else f"${usd:.1e}"
+
+
+def tag_chip(tag: str, item_id: str) -> str:
+    """A citation chip: jumps to its item, or says that the answer made the tag up."""
+    if not item_id:
+        title = "The answer cites this tag, but the prompt held no such evidence."
+        return f'<span class="fb-tag invented" title="{title}">{esc(tag)}<span class="fb-sr"> invented</span></span>'
+    branch = BRANCH_OF_TAG.get(tag[:1], "text")
+    return f'<button type="button" class="fb-tag {branch}" data-jump="{esc(item_id)}">{esc(tag)}</button>'
+
+
+def tag_badge(tag: str, branch: Branch, rank: int) -> str:
+    """The tag of a listed item, or its bare rank where the prompt does not hold it."""
+    if tag:
+        return f'<span class="fb-tag {branch}">{esc(tag)}</span>'
+    return f'<span class="fb-tag none" title="not in the prompt">{rank}</span>'
+
+
+def tags_by_item(prompt: Prompt | None) -> dict[str, str]:
+    """Item id -> tag, as the prompt holds them."""
+    return {item: tag for tag, item in prompt.tags.items()} if prompt else {}
+
+
+def page_label(page: Page, corpus: Corpus) -> str:
+    """``Concordance, p. 6``; a page that is its own document has no number."""
+    document = corpus.documents.get(page.document)
+    title = shorten(document.title if document and document.title else page.document, 80)
+    return title if page.document == page.id else f"{title}, p. {page.number}"
+
+
+def page_button(page: Page, corpus: Corpus, item_id: str = "", label: str | None = None) -> str:
+    """Opens the page with the boxes of this answer's evidence."""
+    item = f' data-focus="{esc(item_id)}"' if item_id else ""
+    shown = page_label(page, corpus) if label is None else label
+    title = esc(f"Open {page_label(page, corpus)}")
+    return f'<button type="button" class="fb-link" data-page="{esc(page.id)}"{item} title="{title}">{bdi(shown)}</button>'
+
+
+def licence_link(page: Page, corpus: Corpus) -> str:
+    """The document's licence, short; leads to the full entry on About."""
+    document = corpus.documents.get(page.document)
+    if document is None or not document.licence:
+        return '<span class="fb-licence">licence unknown</span>'
+    title = f"{document.title}: {document.licence}"
+    if document.authors:
+        title = f"{title}. {document.authors}"
+    short = shorten(document.licence.split(";")[0].split("(")[0].strip(), 24)
+    shown = esc(short or "licence")
+    return (
+        f'<button type="button" class="fb-licence" data-about="{esc(document.id)}" title="{esc(shorten(title, 300))}"'
+        f' aria-label="Licence: {esc(document.licence)}">{shown}</button>'
+    )
+
+
+def column(branch: Branch, title: str, count: str, body: str) -> str:
+    """One of the three evidence columns."""
+    return (
+        f'<section class="fb-column {branch}" aria-labelledby="fb-{branch}-title">'
+        f'<header><h2 id="fb-{branch}-title">{esc(title)}</h2><span class="fb-count">{esc(count)}</span></header>{body}</section>'
+    )
+
+
+def empty(words: str) -> str:
+    """Why a column holds nothing."""
+    return f'<p class="fb-empty">{esc(words)}</p>'
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A branch's (or the frame's) part of the prompt."""
+
+    kind: str
+    label: str
+    tokens: int
+
+
+_SHARES = {
+    "instruction": ("frame", "instruction"),
+    "text": ("text", "text"),
+    "graph": ("graph", "graph"),
+    "captions": ("visual", "visual"),
+    "image": ("visual", "visual"),
+    "question": ("frame", "question"),
+}
+
+
+def shares(segments: Sequence[Segment], tokens: Sequence[int]) -> tuple[Share, ...]:
+    """Tokens by kind of segment, in the order of the prompt; kinds without a segment are left out."""
+    totals: dict[tuple[str, str], int] = {}
+    for segment, count in zip(segments, tokens, strict=True):
+        key = _SHARES[segment.kind]
+        totals[key] = totals.get(key, 0) + count
+    return tuple(Share(kind, label, count) for (kind, label), count in totals.items())
+
+
+def data_uri(path: Path) -> str:
+    """A corpus image (webp) as a data URI: no folder of the machine has to be opened to browsers for it."""
+    return "data:image/webp;base64," + base64.b64encode(path.read_bytes()).decode("ascii")
+
+
+@lru_cache(maxsize=512)
+def thumbnail(path: Path, width: int) -> tuple[str, int, int]:
+    """A crop scaled down to ``width`` pixels at most, as data URI with its size; the file on disk never changes while it is open.
+
+    Returns:
+        URI, width, height in pixels.
+    """
+    with Image.open(path) as opened:
+        image = opened.convert("RGB")
+    if image.width > width:
+        image = image.resize((width, max(1, round(image.height * width / image.width))), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    image.save(buffer, "WEBP", quality=80, method=4)
+    return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode("ascii"), image.width, image.height
