@@ -4,20 +4,20 @@ The layout model takes most of them for running text, because nothing but alignm
 on the character grid: an equal-advance font puts every character in a numbered column, and R right-aligns each column
 of a table to one such number (`print.default`, `print.data.frame` in the R reference manual). A table is a header line
 followed by lines whose values end (or start) where the header's words, or the values above, do. It ends at a prompt, a
-gap, prose, or a change of alignment. When R breaks a table that is wider than the line, the blocks are put back together.
+gap, prose, or a change of alignment. When R breaks a table wider than its lines, the blocks are put back together.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 import pymupdf
 
 from rag.ingest.fold import fold
-from rag.ingest.layout import BBox
+from rag.types import BBox
 
 Rows = tuple[tuple[str, ...], ...]
 
@@ -108,8 +108,8 @@ def page_chars(page: pymupdf.Page) -> list[Char]:
                 for char in span["chars"]:
                     if char["c"] in _BLANK:
                         continue
-                    x0, top, x1, bottom = char["bbox"]
-                    chars.append(Char(char["c"], font, char["origin"][0], char["origin"][1], x1 - x0, top, bottom, fixed))
+                    (x, baseline), (x0, top, x1, bottom) = char["origin"], char["bbox"]
+                    chars.append(Char(char["c"], font, x, baseline, x1 - x0, top, bottom, fixed))
     return chars
 
 
@@ -204,7 +204,7 @@ def _runs(lines: Sequence[GridLine]) -> Iterator[list[GridLine]]:
             yield _on_one_grid(run)
             run = []
         if not ends:
-            run.append(GridLine(text, line.x0, line.advance, line.baseline, line.top, line.bottom))
+            run.append(replace(line, text=text))
     if run:
         yield _on_one_grid(run)
 
@@ -214,7 +214,7 @@ def _on_one_grid(run: list[GridLine]) -> list[GridLine]:
     moved = []
     for line in run:
         shift = round((line.left - x0) / line.advance)
-        moved.append(GridLine(" " * shift + line.text.lstrip(" "), x0, line.advance, line.baseline, line.top, line.bottom))
+        moved.append(replace(line, text=" " * shift + line.text.lstrip(" "), x0=x0))
     return moved
 
 
@@ -406,7 +406,7 @@ def _cells(run: list[GridLine], block: _Block) -> Rows:
 
 
 def _columns(headers: list[str], body: list[str]) -> list[_Column]:
-    """The table cut at the grid columns that are blank in all of its lines, words of one column's name kept together."""
+    """The table cut at grid columns that are blank in all of its lines, the words of a name or entry kept together."""
     return _gather_data(_gather_names(_cut(headers, body)))
 
 
@@ -431,7 +431,7 @@ def _merge(left: _Column, right: _Column) -> _Column:
 
 
 def _gather_names(columns: list[_Column]) -> list[_Column]:
-    """Words of a header with nothing below them belong to the next column: R right-aligns, so 'lower 95% CI' ends there."""
+    """Header words with nothing below them belong to the next column: R right-aligns, so 'lower 95% CI' ends there."""
     gathered: list[_Column] = []
     for column in columns:
         if gathered and not any(gathered[-1].cells):
@@ -483,9 +483,11 @@ def _fill_down(columns: list[_Column]) -> None:
 def _add_heading(columns: list[_Column], heading: list[Token]) -> None:
     """Names of the column factor, or of its levels, go in front of what stands below: 'to' over 'CR' makes 'to CR'."""
     labels_end = columns[0].end if heading[0].start > 0 else 0
-    names = [token.text for token in heading if token.end <= labels_end]
+    named = [column.start for column in columns if column.start >= labels_end and column.header]
+    first = min(named, default=labels_end)
+    names = [token.text for token in heading if token.end <= first and token != heading[-1]]
     for column in columns:
-        over = [token for token in heading if labels_end < token.end and token.start < column.end]
+        over = [token for token in heading[len(names) :] if token.start < column.end]
         if column.header and column.end > labels_end and over:
             column.header = " ".join([*names, over[-1].text, column.header])
 

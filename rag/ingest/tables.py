@@ -20,7 +20,8 @@ import pymupdf
 
 from rag.ingest.console import Char, GridLine, Rows, console_lines, find_console_tables, page_chars
 from rag.ingest.fold import fold
-from rag.ingest.layout import BBox, LayoutBox
+from rag.ingest.layout import LayoutBox
+from rag.types import BBox
 
 _PHRASE_GAP = 0.75  # of the type size: wider than a space between words, narrower than the gap between columns
 _WORD_GAP = 0.15  # of the type size
@@ -78,11 +79,12 @@ def find_tables(page: pymupdf.Page, layout: Sequence[LayoutBox]) -> list[TableBo
         TableBox(table.bbox, "console", table.rows, read_off(table.rows, table.title))
         for table in find_console_tables(lines)
     ]
-    return sorted(console + _typeset_tables(page, layout, chars, lines), key=lambda table: (table.bbox[1], table.bbox[0]))
+    found = console + _typeset_tables(page, layout, chars, lines)
+    return sorted(found, key=lambda table: (table.bbox[1], table.bbox[0]))
 
 
 def read_off(rows: Rows, title: str = "") -> str:
-    """The rows below the header `rows[0]` as lines of 'label | column: value | ...', after the title if there is one."""
+    """The rows below the header `rows[0]` as lines 'label | column: value | ...', after the title if there is one."""
     header, *body = rows
     lines = [title] if title else []
     for row in body:
@@ -148,11 +150,7 @@ def _places(layout: Sequence[LayoutBox], rules: Sequence[BBox]) -> Iterator[tupl
 
 def _region(box: BBox, chars: Sequence[Char], rules: Sequence[BBox]) -> _Region:
     x0, y0, x1, y1 = box
-    own = [
-        rule
-        for rule in rules
-        if y0 - 6 <= rule[1] <= y1 + 6 and rule[0] >= x0 - _REACH and rule[2] <= x1 + _REACH
-    ]
+    own = [rule for rule in rules if y0 - 6 <= rule[1] <= y1 + 6 and rule[0] >= x0 - _REACH and rule[2] <= x1 + _REACH]
     left, right = min([x0 - 2, *(rule[0] for rule in own)]), max([x1 + 2, *(rule[2] for rule in own)])
     inside = [
         char
@@ -170,13 +168,8 @@ def _first_section(rows: list[TextRow], chars: Sequence[Char], box: BBox) -> lis
     if len(rows) < 3 or not any(len(row) == 1 for row in rows[1:]):
         return []
     pitch = median(below[0].bottom - above[0].bottom for above, below in pairwise(rows))
-    above = _text_rows(
-        [
-            char
-            for char in chars
-            if box[0] <= char.x <= box[2] and 0 < rows[0][0].bottom - char.bottom <= 1.5 * pitch and char.bottom < box[1]
-        ]
-    )
+    highest = rows[0][0].bottom - 1.5 * pitch
+    above = _text_rows([char for char in chars if box[0] <= char.x <= box[2] and highest <= char.bottom < box[1]])
     return above if len(above) == 1 and len(above[0]) == 1 and _is_section_like(above[0][0], rows[1:]) else []
 
 
@@ -224,7 +217,7 @@ def _is_equations(rows: Sequence[TextRow]) -> bool:
 
 
 def _is_ruled_table(region: _Region, pictures: Sequence[BBox]) -> bool:
-    """Rules alone prove little (a title, a listing and a figure have them too): most rows must have values in columns."""
+    """Rules alone prove little (titles, listings and figures have them too): most rows must have values in columns."""
     tabular = sum(len(row) > 1 and any(phrase.is_value for phrase in row) for row in region.rows)
     overlapped = any(_share(region.bbox, box) > 0.3 or _share(box, region.bbox) > 0.5 for box in pictures)
     return tabular >= 0.5 * len(region.rows) and not overlapped
