@@ -1,5 +1,6 @@
 """Captions: finding them among the lines of a page, and giving each to the figure or table it belongs to."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ _LABEL = re.compile(
     re.IGNORECASE,
 )
 _KINDS: dict[str, CaptionKind] = {"f": "figure", "t": "table"}
+# Points between a caption and its figure or table, and between a listing's caption and a table at the listing's top.
+_REACH, _LISTING_REACH = 150.0, 450.0
 _SENTENCE_START = re.compile(r"\s*(?:\(|[A-Z0-9\u201c\"'])")
 
 
@@ -126,50 +129,60 @@ def _continuation(
 
 
 def assign_captions(
-    boxes: Sequence[BBox], kinds: Sequence[CaptionKind], captions: Sequence[Caption], obstacles: Sequence[BBox]
+    boxes: Sequence[BBox],
+    kinds: Sequence[CaptionKind],
+    captions: Sequence[Caption],
+    prose: Sequence[BBox],
+    listings: Sequence[BBox] = (),
 ) -> list[Caption | None]:
-    """For each box (of a figure or table) its caption or None; a caption is given at most once.
+    """For each box (of a figure or table) its caption or None.
 
-    Nearest pairs go first. A caption must overlap its box's width, with no other box and none of `obstacles` (running
-    text) between. A table may take a caption labelled "Figure" that no figure wants (output printed as a figure), never
-    the other way round.
+    Nearest pairs go first, and a caption is given once. It must overlap its box's width, with no other box and no text
+    (`prose`, `listings`: boxes of lines of running text and of code or console output) between. A "Figure" caption that
+    no figure takes belongs to printed output: every table in the listing above it gets it, with `listings` no obstacle.
     """
+    chosen: list[Caption | None] = [None] * len(boxes)
+    used: set[int] = set()
     pairs = sorted(
         (cost, b, c)
         for b, box in enumerate(boxes)
         for c, caption in enumerate(captions)
-        if (cost := _pair_cost(box, kinds[b], caption, boxes, captions, obstacles)) is not None
+        if kinds[b] == caption.kind
+        and (cost := _distance(box, caption, kinds[b])) < _REACH
+        and not _is_parted(box, caption, [*(o for o in boxes if o is not box), *prose, *listings], captions)
     )
-    chosen: list[Caption | None] = [None] * len(boxes)
-    used: set[int] = set()
     for _, b, c in pairs:
         if chosen[b] is None and c not in used:
             chosen[b] = captions[c]
             used.add(c)
+    figures = [box for box, kind in zip(boxes, kinds, strict=True) if kind == "figure"]
+    spare = [caption for c, caption in enumerate(captions) if caption.kind == "figure" and c not in used]
+    for b, box in enumerate(boxes):
+        if kinds[b] == "table" and chosen[b] is None:
+            fitting = [
+                caption
+                for caption in spare
+                if _distance(box, caption, "figure") < _LISTING_REACH
+                and not _is_parted(box, caption, [*figures, *prose], captions)
+            ]
+            chosen[b] = min(fitting, key=lambda caption: _distance(box, caption, "figure"), default=None)
     return chosen
 
 
-def _pair_cost(
-    box: BBox,
-    kind: CaptionKind,
-    caption: Caption,
-    boxes: Sequence[BBox],
-    captions: Sequence[Caption],
-    obstacles: Sequence[BBox],
-) -> float | None:
+def _distance(box: BBox, caption: Caption, kind: CaptionKind) -> float:
+    """Points between the two, more on the unusual side; infinite where they don't share any width."""
     across, down = gaps(box, caption.bbox)
-    if across > 0 or down > 150:
-        return None
-    if kind == "figure" and caption.kind == "table":
-        return None
-    between = _between(box, caption.bbox)
-    others = [b for b in boxes if b is not box] + [c.bbox for c in captions if c is not caption]
-    if down > 0 and any(_meets(other, between) for other in (*others, *obstacles)):
-        return None
-    below = caption.bbox[1] > box[1]
+    if across > 0:
+        return math.inf
     # Figures are captioned below and tables above far more often than not; worth a line or two of distance.
-    unusual_side = 20.0 if below != (kind == "figure") else 0.0
-    return max(0.0, down) + unusual_side + (1000.0 if caption.kind != kind else 0.0)
+    is_below = caption.bbox[1] > box[1]
+    return max(0.0, down) + (0.0 if is_below == (kind == "figure") else 20.0)
+
+
+def _is_parted(box: BBox, caption: Caption, obstacles: Sequence[BBox], captions: Sequence[Caption]) -> bool:
+    strip = _between(box, caption.bbox)
+    others = [other.bbox for other in captions if other is not caption]
+    return any(_meets(obstacle, strip) for obstacle in (*obstacles, *others))
 
 
 def _between(a: BBox, b: BBox) -> BBox:

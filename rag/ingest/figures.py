@@ -6,7 +6,7 @@ What belongs together is read from the page's drawing operations: an included gr
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,7 +54,7 @@ class _Drawing:
 
     @property
     def bbox(self) -> BBox:
-        return union(item.bbox for item in (*self.marks, *self.lines))
+        return union([*(mark.bbox for mark in self.marks), *(line.bbox for line in self.lines)])
 
     @property
     def frames(self) -> tuple[BBox, ...]:
@@ -124,9 +124,7 @@ def _is_backdrop(mark: Mark, running: Sequence[BBox]) -> bool:
 # --- gathering marks into drawings -----------------------------------------------------------------------------------
 
 
-def _cluster(
-    marks: Sequence[Mark], captions: Sequence[Caption], layout: Sequence[LayoutBox]
-) -> list[list[Mark]]:
+def _cluster(marks: Sequence[Mark], captions: Sequence[Caption], layout: Sequence[LayoutBox]) -> list[list[Mark]]:
     """Marks in groups: same or overlapping frames, or near each other with no caption between."""
     groups = _by_frame(marks)
     pictures = [box.bbox for box in layout if box.kind == "picture"]
@@ -245,7 +243,7 @@ def _with_labels(drawings: Sequence[_Drawing], lines: Sequence[Line], layout: Se
         waiting = [line for line in lines if line not in taken]
         grown = True
         while grown:
-            box = union(item.bbox for item in (*drawing.marks, *labels))
+            box = _Drawing(drawing.marks, tuple(labels)).bbox
             near = [line for line in waiting if _is_label(line, box, fonts, drawing, layout)]
             waiting = [line for line in waiting if line not in near]
             labels.extend(near)
@@ -266,9 +264,7 @@ def _is_drawn_with(line: Line, drawing: _Drawing, lines: Sequence[Line]) -> bool
     return any(all(share_inside(box, grow(frame, 2)) > 0.8 for box in together) for frame in drawing.frames)
 
 
-def _is_label(
-    line: Line, box: BBox, fonts: set[str], drawing: _Drawing, layout: Sequence[LayoutBox]
-) -> bool:
+def _is_label(line: Line, box: BBox, fonts: set[str], drawing: _Drawing, layout: Sequence[LayoutBox]) -> bool:
     distance = max(gaps(line.bbox, box))
     if line.font in fonts and distance < _LABEL_REACH:
         return True
@@ -282,9 +278,7 @@ def _is_label(
 # --- panels ----------------------------------------------------------------------------------------------------------
 
 
-def _merge_panels(
-    drawings: Sequence[_Drawing], lines: Sequence[Line], captions: Sequence[Caption]
-) -> list[_Drawing]:
+def _merge_panels(drawings: Sequence[_Drawing], lines: Sequence[Line], captions: Sequence[Caption]) -> list[_Drawing]:
     """Drawings side by side or stacked with nothing but white between them are panels of one figure."""
     merged = list(drawings)
     again = True

@@ -96,9 +96,9 @@ def join_lines(lines: Sequence[str], vocabulary: Collection[str] = ()) -> str:
     """Running text from the lines of a paragraph, with words that were hyphenated at a line end made whole.
 
     A line that ends in a lower-case letter and a hyphen, before one that starts in lower case, is either a word broken
-    by the typesetter ("competi-/ng") or a compound broken at its own hyphen ("time-/dependent"). `vocabulary` (lower-case
-    words of the document, see `words_of`) decides: the joined word or the compound if the document has it elsewhere,
-    the compound if both of its parts are words of the document, else the joined word.
+    by the typesetter ("competi-/ng") or a compound broken at its own hyphen ("time-/dependent"). `vocabulary` (words of
+    the document in lower case, see `words_of`) decides: the joined word or the compound if the document has it
+    elsewhere, the compound if both of its parts are words of the document, else the joined word.
     """
     joined = ""
     for line in lines:

@@ -4,8 +4,10 @@ All boxes here are in points of a page without /Rotate, origin at the crop box's
 rotated page upright before it is read (the layout model can't read text that runs sideways) and the boxes back after.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pymupdf
 
@@ -114,15 +116,33 @@ def contains_centre(outer: BBox, inner: BBox) -> bool:
 
 
 def page_lines(page: pymupdf.Page) -> list[Line]:
-    """The lines of the page's text layer in the file's order, without those that are blank or off the page."""
+    """The lines of the page's text layer in the file's order, without those that are blank or off the page.
+
+    Text printed again on the same spot (a way to make it look bold) counts once.
+    """
     operations = _text_operations(page)
     lines: list[Line] = []
+    seen: dict[str, list[BBox]] = {}
     for block in page.get_text("rawdict", clip=page.rect)["blocks"]:
         for raw in block.get("lines", ()):
             line = _read_line(raw, operations)
-            if line.text.strip():
+            twins = seen.setdefault(line.text, [])
+            if line.text.strip() and not any(_same_place(line.bbox, twin) for twin in twins):
                 lines.append(line)
-    return lines
+                twins.append(line.bbox)
+    return _with_monospaced_fonts(lines)
+
+
+def _same_place(a: BBox, b: BBox) -> bool:
+    return max(abs(p - q) for p, q in zip(a, b, strict=True)) < 2.0
+
+
+def _with_monospaced_fonts(lines: Sequence[Line]) -> list[Line]:
+    """Lines with `mono` settled font by font: in a short line the letters don't show what its font is."""
+    votes: Counter[str] = Counter()
+    for line in lines:
+        votes[line.font] += len(line.text) if line.mono else -len(line.text)
+    return [replace(line, mono=votes[line.font] > 0) for line in lines]
 
 
 def _text_operations(page: pymupdf.Page) -> dict[tuple[int, int], int]:
@@ -132,7 +152,7 @@ def _text_operations(page: pymupdf.Page) -> dict[tuple[int, int], int]:
     }
 
 
-def _read_line(raw: dict, operations: dict[tuple[int, int], int]) -> Line:
+def _read_line(raw: dict[str, Any], operations: dict[tuple[int, int], int]) -> Line:
     spans = [span for span in raw["spans"] if span["chars"]]
     if not spans:
         return Line(tuple(raw["bbox"]), "", "", 0.0, bold=False, mono=False, operation=-1)
@@ -164,7 +184,7 @@ def _read_line(raw: dict, operations: dict[tuple[int, int], int]) -> Line:
     )
 
 
-def _is_monospaced(span: dict) -> bool:
+def _is_monospaced(span: dict[str, Any]) -> bool:
     """By the font's flag or, since fonts often lack it, by narrow and wide letters that take the same room."""
     if span["flags"] & pymupdf.TEXT_FONT_MONOSPACED:
         return True
@@ -224,11 +244,11 @@ def page_marks(page: pymupdf.Page) -> list[Mark]:
     return sorted(marks, key=lambda mark: mark.operation)
 
 
-def _inked(item: dict) -> BBox:
+def _inked(item: dict[str, Any]) -> BBox:
     return grow(tuple(item["rect"]), (item.get("width") or 0.0) / 2 if "s" in item["type"] else 0.0)
 
 
-def _is_visible(item: dict) -> bool:
+def _is_visible(item: dict[str, Any]) -> bool:
     stroke, fill = item.get("color"), item.get("fill")
     stroked = "s" in item["type"] and stroke is not None and min(stroke) < 0.99 and item.get("stroke_opacity") != 0
     filled = "f" in item["type"] and fill is not None and min(fill) < 0.99 and item.get("fill_opacity") != 0

@@ -1,8 +1,10 @@
 """Reading born-digital PDFs: opening with errors that name the fix, and each page's regions, running text and crops."""
 
 import re
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pymupdf
@@ -24,7 +26,6 @@ from rag.ingest.layout import (
     page_marks,
     row_texts,
     rows,
-    share_inside,
     union,
 )
 from rag.ingest.tables import TableBox, find_tables
@@ -35,6 +36,8 @@ MAX_PIXELS = 16_000_000
 # MuPDF keeps decoded fonts and images of pages gone by; this bounds what a long document can pile up.
 _STORE_KEPT_PERCENT = 50
 _FIRST_WORD, _LAST_WORD = re.compile(r"^\S+"), re.compile(r"\S+$")
+_PAGE_NUMBER = re.compile(r"\d{1,4}|[ivxl]+")
+_LEADERS = re.compile(r"(?:\s*\.){5,}")  # the dots between a contents entry and its page
 _NO_READING = frozenset({"page-header", "page-footer", "picture"})
 _LEAST_READABLE_SHARE = 0.5
 
@@ -100,10 +103,13 @@ def open_pdf(path: Path | str) -> pymupdf.Document:
         pages = document.page_count
     except (RuntimeError, ValueError) as error:  # PyMuPDF's own errors derive from RuntimeError
         raise DocumentError(
-            f"{path.name} is damaged and can't be opened ({error}). Try to repair it, for example with `qpdf in.pdf out.pdf`."
+            f"{path.name} is damaged and can't be opened ({error}). "
+            "Try to repair it, for example with `qpdf in.pdf out.pdf`."
         ) from error
     if pages == 0:
-        raise DocumentError(f"{path.name} has no pages that can be read. It may be damaged; save it anew from its source.")
+        raise DocumentError(
+            f"{path.name} has no pages that can be read. It may be damaged; save it anew from its source."
+        )
     return document
 
 
@@ -177,7 +183,7 @@ def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary:
         height_pt=page.rect.height,
         regions=tuple(regions),
         text="\n\n".join(region.text for region in regions if region.kind not in _NO_READING and region.text),
-        crops=tuple(_crops(figures, tables, captions, regions)),
+        crops=tuple(_crops(figures, tables, captions, lines)),
         note=_note(page, lines),
     )
 
@@ -188,13 +194,15 @@ def _overlap(a: BBox, b: BBox) -> float:
 
 
 def _crops(
-    figures: Sequence[Figure], tables: Sequence[TableBox], captions: Sequence[Caption], regions: Sequence[RegionContent]
+    figures: Sequence[Figure], tables: Sequence[TableBox], captions: Sequence[Caption], lines: Sequence[Line]
 ) -> list[CropContent]:
     boxes = [figure.bbox for figure in figures] + [table.bbox for table in tables]
-    kinds: list[CaptionKind] = ["figure"] * len(figures) + ["table"] * len(tables)
+    kinds: list[CaptionKind] = [*("figure" for _ in figures), *("table" for _ in tables)]
     texts = [figure_text(figure.lines) for figure in figures] + [table.text for table in tables]
-    obstacles = [region.bbox for region in regions if region.kind in ("text", "list-item", "section-header")]
-    chosen = assign_captions(boxes, kinds, captions, obstacles)
+    held = [*boxes, *(caption.bbox for caption in captions)]
+    free = [line for line in lines if not any(contains_centre(box, line.bbox) for box in held)]
+    prose, listings = ([line.bbox for line in free if line.mono is mono] for mono in (False, True))
+    chosen = assign_captions(boxes, kinds, captions, prose, listings)
     return [
         CropContent(kind, box, caption.text if caption else "", text)
         for kind, box, caption, text in zip(kinds, boxes, chosen, texts, strict=True)
@@ -264,22 +272,54 @@ def _regions(
     fixed += [_Draft("caption", caption.bbox, [], caption.text) for caption in captions]
     in_figures = {line for figure in figures for line in figure.lines}
     boxes = [_Draft(box.kind, box.bbox, []) for box in layout if box.kind != "picture"]
+    headers = _page_numbered_rows(lines)
     loose: list[Line] = []
     for line in lines:
-        if line in in_figures or any(contains_centre(draft.bbox, line.bbox) for draft in fixed):
+        if line in headers or line in in_figures or any(contains_centre(draft.bbox, line.bbox) for draft in fixed):
             continue
         holding = [draft for draft in boxes if contains_centre(draft.bbox, line.bbox)]
         if holding:
             min(holding, key=lambda draft: area(draft.bbox)).lines.append(line)
         else:
             loose.append(line)
-    ordered = [draft for draft in boxes if draft.lines]
-    for draft in sorted([*fixed, *_loose_drafts(loose)], key=lambda draft: draft.bbox[1]):
+    ordered = [part for draft in boxes if draft.lines for part in _parted(draft, fixed)]
+    extra = [*fixed, *_loose_drafts(loose)]
+    for draft in sorted(extra, key=lambda draft: draft.bbox[1]):
         ordered.insert(_place(draft.bbox, ordered), draft)
+    if headers:
+        ordered.insert(0, _Draft("page-header", union(line.bbox for line in headers), list(headers)))
     return [
-        RegionContent(d.kind, d.bbox, _draft_text(d, vocabulary) if d.text is None else d.text, order)
+        RegionContent(
+            kind="text" if d.kind == "table" and d.text is None else d.kind,
+            bbox=d.bbox,
+            text=_draft_text(d, vocabulary) if d.text is None else d.text,
+            order=order,
+        )
         for order, d in enumerate(ordered)
     ]
+
+
+def _page_numbered_rows(lines: Sequence[Line]) -> list[Line]:
+    """The top row of the page if it is a running head: a page number at one end, a short title far from it."""
+    top = rows([line for line in lines if line.direction == (1.0, 0.0)])[:1]
+    for row in top:
+        texts = [line.folded for line in row]
+        gap = max((b.bbox[0] - a.bbox[2] for a, b in pairwise(row)), default=0.0)
+        numbered = _PAGE_NUMBER.fullmatch(texts[0]) or _PAGE_NUMBER.fullmatch(texts[-1])
+        if numbered and (len(row) == 1 or (gap > 3 * row[0].size and sum(map(len, texts)) < 100)):
+            return row
+    return []
+
+
+def _parted(draft: _Draft, fixed: Sequence[_Draft]) -> list[_Draft]:
+    """A layout box cut where a table, figure or caption found inside it interrupts its lines."""
+    cuts = sorted((d.bbox[1] + d.bbox[3]) / 2 for d in fixed if contains_centre(draft.bbox, d.bbox))
+    if not cuts:
+        return [draft]
+    parts: dict[int, list[Line]] = {}
+    for line in draft.lines:
+        parts.setdefault(bisect(cuts, (line.bbox[1] + line.bbox[3]) / 2), []).append(line)
+    return [_Draft(draft.kind, union(line.bbox for line in parts[key]), parts[key]) for key in sorted(parts)]
 
 
 def _loose_drafts(lines: Sequence[Line]) -> list[_Draft]:
@@ -306,7 +346,7 @@ def _place(box: BBox, ordered: Sequence[_Draft]) -> int:
 
 
 def _draft_text(draft: _Draft, vocabulary: frozenset[str]) -> str:
-    texts = row_texts(draft.lines)
+    texts = [_LEADERS.sub(" ", text) for text in row_texts(draft.lines)]
     mono = sum(len(line.text) for line in draft.lines if line.mono)
     if draft.kind == "table" or mono > 0.6 * sum(len(line.text) for line in draft.lines):
         return "\n".join(filter(None, map(fold, texts)))  # code and console output live by their lines
