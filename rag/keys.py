@@ -24,7 +24,7 @@ IDLE_S = 2 * 60 * 60
 
 _HIDDEN = "[key]"
 _KEY = re.compile(r"[!-~]{8,}")
-_KEY_LOOKALIKE = re.compile(r"\b(?:sk|pk|rk|gsk|hf|key|AIza)[-_]?[\w*.-]{6,}|Bearer\s+\S+", re.I)
+_KEY_LOOKALIKE = re.compile(r"\b(?:sk|pk|rk|gsk|hf|key)[-_][\w*.-]{6,}|\bAIza[\w*.-]{6,}|\bBearer\s+[\w*.-]{8,}")
 
 
 class Secret:

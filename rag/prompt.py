@@ -8,7 +8,7 @@ text of its segments.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from rag.corpus import Corpus
 from rag.types import Citation, Crop, Evidence, Message, Page, Prompt, PromptImage, Segment
@@ -138,15 +138,25 @@ def parse_citations(answer: str, tags: Mapping[str, str]) -> tuple[Citation, ...
     )
 
 
-def segment_tokens(prompt: Prompt, count: Callable[[str], int], total: int | None = None) -> tuple[int, ...]:
+def segment_tokens(
+    prompt: Prompt, count: Callable[[str], int], total: int | None = None, image_tokens: Sequence[int] | None = None
+) -> tuple[int, ...]:
     """Estimated tokens per segment, scaled to add up to ``total`` where a total is known (largest remainder).
 
     Args:
         prompt: the prompt.
         count: a token counter; the estimate is as good as this one fits the generator's tokenizer.
         total: input tokens as reported or estimated for the whole prompt.
+        image_tokens: estimated tokens of each image, in order; where they are not known, the images share what the text leaves of
+            ``total``.
     """
     raw = [0 if s.kind == "image" else count(s.text) for s in prompt.segments]
+    places = [i for i, s in enumerate(prompt.segments) if s.kind == "image"]
+    if image_tokens is None:
+        left = max(0, (total or 0) - sum(raw))
+        image_tokens = [left // len(places) + (n < left % len(places)) for n in range(len(places))]
+    for place, tokens in zip(places, image_tokens, strict=True):
+        raw[place] = tokens
     if total is None or sum(raw) == 0:
         return tuple(raw)
     shares = [r * total / sum(raw) for r in raw]

@@ -279,12 +279,14 @@ class Usage:
 class Estimate:
     """What a call would take, before it is made (``rag.pricing.estimate``).
 
-    ``image_tokens`` are part of ``input_tokens``; both are ``None`` where images go along and the provider's rule is not known.
+    ``input_tokens`` is ``text_tokens`` and ``image_tokens`` together; the sum and the latter are ``None`` where images go along and
+    the provider's rule is not known.
     ``cost_usd`` supposes ``output_tokens``, ``limit_usd`` the longest answer asked for; ``None`` is unknown. ``note`` says in
     one sentence what could not be counted, or what would not be sent."""
 
     generator: str
     input_tokens: int | None
+    text_tokens: int
     image_tokens: int | None
     output_tokens: int
     cost_usd: float | None
