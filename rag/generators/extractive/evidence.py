@@ -7,17 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from rag.generators.extractive.rows import Cell, labels, row_of, unflatten
 from rag.types import Prompt, Segment
 
 UnitKind = Literal["sentence", "fact", "caption", "row", "label"]
 
 _HEADER = re.compile(r"\A\s*\[[A-Za-z]+\d+\]\s*(?:\(([^)\n]*)\))?[ \t]*\n?")
 _FACT_SOURCE = re.compile(r"\s*\(([^()]*)\)\s*\Z")
-_READ_OFF = re.compile(r"^(?:Read off|Reads|No caption; it reads):\s*", re.M)
-_CAPTION = re.compile(r"^Caption:\s*", re.M)
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|et al|vs|cf|etc|figs?|tabs?|eqs?|sec|no|nos|dr|prof|st|approx|resp|ca|vol|pp|p|f)|\b[A-Z])\.$", re.I)
-_BREAK = re.compile(r"(?<=[.!?])[\"')\]\u201d]?\s+(?=[\"'(\[\u201c]?[A-Z0-9\u2022])|\s+(?=\u2022)|\s+(?=R?> [a-zA-Z])")
-_CELL = re.compile(r"\A\s*(.*?)\s*[:=]\s*(\S.*?)\s*\Z", re.S)
+_READ_OFF = re.compile(r"^(?:Read off|No caption; it reads):[ \t]*", re.M)
+_CAPTION = re.compile(r"^Caption:[ \t]*", re.M)
+_PAGE = re.compile(r",?\s*p\.\s*\d+")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|et al|vs|cf|etc|figs?|tabs?|eqs?|sec|no|nos|dr|prof|st|approx|resp|ca|vol|pp|p|f)|(?-i:\b[A-Z]))\.$", re.I
+)
+_BREAK = re.compile(
+    r"(?<=[.!?])[\"')\]\u201d]?\s+(?=[\"'(\[\u201c\u2018]?[A-Z0-9\u2022])|(?<=[\w)]:)\s+(?=R?> )|\s+(?=\u2022)|\s+(?=R?> ?[a-zA-Z#(])"
+)
+# Document text must not forge a citation in the answer.
 _TAG_LOOKALIKE = re.compile(r"\[(?=[A-Z]\d{1,3}\s*[\],;])")
 MAX_SENTENCE = 420
 """Longer "sentences" are program listings or output; they are cut at the next blank after so many characters."""
@@ -26,25 +32,15 @@ MAX_UNITS = 600
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """A table cell under its column header."""
-
-    column: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
 class Unit:
     """The smallest run of evidence that can answer. ``context`` are words around it that help to recognise it (the
-    sentence before, the caption, the source) but can't be quoted."""
+    sentences next to it, the caption, the source) but can't be quoted. A table row has ``cells``."""
 
     tag: str
     kind: UnitKind
     text: str
     context: str = ""
     cells: tuple[Cell, ...] = ()
-    label: str = ""
-    order: int = 0
 
 
 @dataclass(slots=True)
@@ -78,22 +74,31 @@ def units(prompt: Prompt) -> tuple[Unit, ...]:
     return tuple(found[:MAX_UNITS])
 
 
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
 def _passages(segments: Sequence[Segment]) -> list[_Passage]:
     passages: list[_Passage] = []
     # Neighbouring windows of a page share their edge; in page order they join to whole sentences.
     for segment in sorted(segments, key=lambda s: s.item_id):
-        header = _HEADER.match(segment.text)
-        body = " ".join(_plain(segment.text[header.end() if header else 0 :]).split())
-        source = (header[1] or "") if header else ""
+        source, body = _opened(segment)
+        body = " ".join(body.split())
         last = passages[-1] if passages else None
         overlap = _overlap(last.text, body) if last and last.source == source else 0
         if last and overlap:
             last.starts.append((len(last.text) - overlap, segment.tag))
             last.text += body[overlap:]
-        else:
+        elif body:
             passages.append(_Passage(source, body, [(0, segment.tag)]))
     order = {segment.tag: i for i, segment in enumerate(segments)}
     return sorted(passages, key=lambda p: min(order[tag] for _, tag in p.starts))
+
+
+def _opened(segment: Segment) -> tuple[str, str]:
+    """A tagged segment's source and body."""
+    header = _HEADER.match(segment.text)
+    body = _TAG_LOOKALIKE.sub("(", segment.text[header.end() if header else 0 :])
+    return (header[1] or "" if header else "", body)
 
 
 def _overlap(left: str, right: str) -> int:
@@ -102,23 +107,24 @@ def _overlap(left: str, right: str) -> int:
     return len(left) - at if at >= 0 and right.startswith(left[at:]) else 0
 
 
-def _plain(text: str) -> str:
-    """Evidence must not forge a citation in the answer, so what looks like a tag in it becomes a round bracket."""
-    return _TAG_LOOKALIKE.sub("(", text)
-
-
 def _sentences(passage: _Passage) -> Iterator[Unit]:
     spans = list(sentence_spans(passage.text))
-    for i, (start, end) in enumerate(spans):
-        text = passage.text[start:end]
-        if i == 0 and text[:1].islower() and " " in text:
-            text = text[text.index(" ") + 1 :]  # the window's edge cuts a word
-        before = passage.text[spans[i - 1][0] : spans[i - 1][1]] if i else ""
-        yield Unit(passage.tag_at((start + end) // 2), "sentence", text, f"{before} {_words(passage.source)}", order=i)
+    texts = [passage.text[start:end] for start, end in spans]
+    if texts and texts[0][:1].islower() and " " in texts[0]:
+        texts[0] = texts[0][texts[0].index(" ") + 1 :]  # the window's edge cuts a word
+    source = words_of(passage.source)
+    for i, ((start, end), text) in enumerate(zip(spans, texts, strict=True)):
+        tag = passage.tag_at((start + end) // 2)
+        near = " ".join([*texts[max(0, i - 1) : i], *texts[i + 1 : i + 2], source])
+        prose, rows = unflatten(text)
+        for row in rows:
+            yield Unit(tag, "row", row, f"{prose} {near}", row_of(row))
+        if prose:
+            yield Unit(tag, "sentence", prose, near)
 
 
 def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Offsets of the sentences of a text on one line."""
+    """Offsets of the sentences of a text on one line. Table rows, which know no full stop, stay in one piece."""
     start = 0
     for gap in _BREAK.finditer(text):
         if _ABBREVIATION.search(text[start : gap.start()]):
@@ -129,7 +135,7 @@ def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _bounded(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    while end - start > MAX_SENTENCE:
+    while end - start > MAX_SENTENCE and " | " not in text[start:end]:
         blank = text.find(" ", start + MAX_SENTENCE, end)
         if blank < 0:
             break
@@ -139,53 +145,42 @@ def _bounded(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _words(source: str) -> str:
+def words_of(source: str) -> str:
     """A source such as "survival-compete, p. 6" as words; the page number says nothing."""
-    return re.sub(r",?\s*p\.\s*\d+", "", source).replace("-", " ").replace("_", " ")
+    return re.sub(r"[-_.]+", " ", _PAGE.sub("", source))
+
+
+# --- graph and crops -------------------------------------------------------------------------------------------------
 
 
 def _fact(segment: Segment) -> Unit:
-    header = _HEADER.match(segment.text)
-    body = _plain(segment.text[header.end() if header else 0 :]).strip()
+    _, body = _opened(segment)
     source = _FACT_SOURCE.search(body)
     body = body[: source.start()] if source else body
-    text = " ".join(part.strip() for part in body.split(" | "))
-    return Unit(segment.tag, "fact", " ".join(text.split()), _words(source[1]) if source else "")
+    return Unit(segment.tag, "fact", " ".join(body.replace(" | ", " ").split()), words_of(source[1]) if source else "")
 
 
 def _crop_units(segment: Segment) -> Iterator[Unit]:
-    header = _HEADER.match(segment.text)
-    body = _plain(segment.text[header.end() if header else 0 :])
-    source = _words((header[1] or "")) if header else ""
+    source, body = _opened(segment)
     read_off = _READ_OFF.search(body)
-    above = body[: read_off.start()] if read_off else body
-    caption = " ".join(_CAPTION.sub("", above).split())
+    caption = " ".join(_CAPTION.sub("", body[: read_off.start()] if read_off else body).split())
     for start, end in sentence_spans(caption):
-        yield Unit(segment.tag, "caption", caption[start:end], f"{source} {caption}")
+        yield Unit(segment.tag, "caption", caption[start:end], f"{caption} {words_of(source)}")
     if read_off:
-        yield from _read_off(segment.tag, body[read_off.end() :], f"{caption} {source}")
+        yield from _read_off(segment.tag, body[read_off.end() :], f"{caption} {words_of(source)}")
 
 
 def _read_off(tag: str, text: str, context: str) -> Iterator[Unit]:
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-    columns: tuple[str, ...] = ()
-    section = ""
-    for i, line in enumerate(lines):
-        parts = [part.strip() for part in line.strip("| ").split("|")]
-        if len(parts) == 1:
-            section = line
-            near = " ".join(lines[max(0, i - 1) : i] + lines[i + 1 : i + 2])
-            yield Unit(tag, "label", line, f"{context} {near}", order=i)
-            continue
-        cells = [_CELL.match(part) for part in parts[1:]]
-        if any(cells):
-            named = tuple(Cell(m[1], m[2]) if m else Cell("", part) for m, part in zip(cells, parts[1:], strict=True))
-            first = _CELL.match(parts[0])
-            label = first[2] if first else parts[0]
-            yield Unit(tag, "row", line, f"{context} {section}", named, label, i)
-        elif not columns or len(parts) != len(columns):
-            columns = tuple(parts)  # a header row of a plain grid
-            yield Unit(tag, "label", line, context, order=i)
+    title, columns, plain = "", (), []
+    for line in lines:
+        cells = row_of(line, columns)
+        if cells:
+            yield Unit(tag, "row", line, f"{context} {title}", cells)
+        elif " | " in line:
+            columns = tuple(part.strip() for part in line.strip("| ").split("|"))  # the header of a plain grid
         else:
-            named = tuple(Cell(c, v) for c, v in zip(columns[1:], parts[1:], strict=True))
-            yield Unit(tag, "row", line, f"{context} {section}", named, parts[0], i)
+            title = line
+            plain.append(line)
+    for text, above in labels(plain):
+        yield Unit(tag, "label", text, f"{above} {context}")

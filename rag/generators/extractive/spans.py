@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rag.generators.extractive.questions import Kind, Question, Term
-from rag.generators.extractive.words import STOP_STEMS, Token, holds, stems, tokens
+from rag.generators.extractive.words import STOP_STEMS, Token, holds, stem, stems, tokens
 
 _NUMBER = r"(?:[<>≤≥~≈]\s?|about |approximately |nearly |almost |over |around |roughly )?[-−–]?\d[\d,]*(?:\.\d+)?(?:e[-−+]?\d+)?"
 _WORD_NUMBER = r"(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fifteen|twenty|thirty|forty|fifty|hundred)"
@@ -28,8 +28,10 @@ PATTERNS: Mapping[Kind, tuple[re.Pattern[str], ...]] = {
     }.items()
 }  # fmt: skip
 
-CODE = re.compile(r"[A-Za-z][\w.]*(?:[._]\w+)+(?:\(\))?|\b[a-zA-Z]\w*\(\)")
-_CODE_FOCUS = frozenset(stems("function routine package argument option command variable method data set dataset object"))
+_THINGS = "function|package|routine|option|argument|command|data set|dataset|object|method|test"
+_CODE = re.compile(r"[A-Za-z]\w*(?:[._]\w+)+(?:\(\))?|\b[a-zA-Z]\w*\(\)")
+_INTRODUCED = re.compile(rf"\b([A-Za-z][\w.]*) (?:{_THINGS})\b|\b(?:{_THINGS}) ([A-Za-z][\w.]*)")
+_NAMED_THINGS = frozenset(stems("function routine package argument option command dataset"))
 REACH = 14.0
 """Words over which nearness to a question word fades to 1/e."""
 
@@ -93,26 +95,22 @@ def _scored(
     return Span(start, end, score)
 
 
-def code_names(text: str, question: Question) -> list[Span]:
-    """Names of functions and packages, where the question asks for one."""
-    if not set(question.focus) & _CODE_FOCUS:
+def names(text: str, question: Question) -> list[Span]:
+    """Names of functions, packages and data sets, where the question asks for one."""
+    if not set(question.focus) & _NAMED_THINGS:
         return []
     words = tokens(text)
     places = _places(words, question.terms)
-    spans = [_scored(text, m.start(), m.end(), words, places, question) for m in CODE.finditer(text) if not _said(m.group(), question)]
-    named = re.compile(r"\b(?:the |package |function |routine )?([A-Za-z][\w.]*) (?:function|package|routine|option|argument)\b|\b(?:function|package|routine) ([A-Za-z][\w.]*)")
-    for m in named.finditer(text):
-        group = 1 if m[1] else 2
-        if not _said(m[group], question) and tokens(m[group])[0].stem not in STOP_STEMS:
-            spans.append(_scored(text, m.start(group), m.end(group), words, places, question))
+    found = [m.span() for m in _CODE.finditer(text)] + [m.span(1) if m[1] else m.span(2) for m in _INTRODUCED.finditer(text)]
+    kept = [(a, b) for a, b in dict.fromkeys(found) if not _said(text[a:b], question) and stem(text[a:b]) not in STOP_STEMS]
+    spans = [_scored(text, start, end, words, places, question) for start, end in kept]
     return sorted(spans, key=lambda s: (-s.score, s.start))
 
 
-def with_noun(text: str, span: Span) -> str:
-    """The span, with the noun that it counts ("686 women")."""
-    follow = re.match(r"\s+(?:[a-z-]+ )??([a-z-]{3,})\b", text[span.end :])
+def quoted(text: str, span: Span, question: Question) -> str:
+    """The span, with the noun that a number counts ("686 women")."""
     piece = text[span.start : span.end].strip()
-    if follow and follow.group().split()[0] and stems(follow.group())[0] not in STOP_STEMS:
-        first = follow.group().split()[0]
-        return f"{piece} {first}"
+    follow = re.match(r"\s([a-z]{3,})\b", text[span.end :])
+    if question.kind in ("count", "amount") and follow and stem(follow[1]) not in STOP_STEMS:
+        return f"{piece} {follow[1]}"
     return piece

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?:\d+[^\W_]*)?|[^\W_]+")
+# PDFs made by TeX write an accented letter as "M \u0308uller": the accent, with or without a blank, stays in the word.
+_TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?: ?[\u0300-\u036f]+[^\W\d_]*)*(?:\d+[^\W_]*)?|[^\W_]+")
+
+Phrase = tuple[str, ...]
+"""One or more stems."""
 
 STOP = frozenset(
     """a about above after again all also although am an and any are as at be became because been before being below between
@@ -85,6 +90,8 @@ class Token:
 def stem(word: str) -> str:
     """A light stem: lower case, one inflection off, a final "e" or doubled consonant off. Numbers lose their commas."""
     word = word.lower()
+    if not word.isascii():
+        word = "".join(c for c in unicodedata.normalize("NFKD", word) if c.isalnum()) or word
     if word[0].isdigit():
         return word.replace(",", "")
     if len(word) <= 3 or word in _KEEP:
