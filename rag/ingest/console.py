@@ -44,7 +44,7 @@ _VALUES = 0.5  # part of a row's entries that has to be numbers, NA, TRUE, ...
 
 
 class Char(NamedTuple):
-    """One printed character: its text, font key, origin on the base line, advance, and upper and lower edge (points)."""
+    """One printed character: its text, font key, origin on the base line, advance, upper and lower edge (points)."""
 
     text: str
     font: tuple[str, float]
@@ -58,9 +58,11 @@ class Char(NamedTuple):
 
 @dataclass(frozen=True)
 class GridLine:
-    """A console line: `text` has one character per grid column, column 0 at `x0`; all lengths in points."""
+    """A console line: `text` has one character per grid column, column 0 at `x0`; `edge` is where the printed line
+    starts, which is left of `text` if comment signs were taken off. All lengths in points."""
 
     text: str
+    edge: float
     x0: float
     advance: float
     baseline: float
@@ -187,7 +189,7 @@ def _grid_line(piece: list[Char], advance: float) -> GridLine:
     cells = {round((char.x - x0) / advance): char.text for char in piece}
     text = "".join(cells.get(column, " ") for column in range(max(cells) + 1))
     top, bottom = min(char.top for char in piece), max(char.bottom for char in piece)
-    return GridLine(text, x0, advance, piece[0].baseline, top, bottom)
+    return GridLine(text, x0, x0, advance, piece[0].baseline, top, bottom)
 
 
 def _runs(lines: Sequence[GridLine]) -> Iterator[list[GridLine]]:
@@ -247,7 +249,7 @@ def _tables_of_run(run: list[GridLine]) -> Iterator[ConsoleTable]:
     found: list[tuple[_Block, Rows]] = []
     index = 0
     while index < len(run) - 1:
-        block = _block_at(run, index)
+        block = _block_at(run, index, free_from=found[-1][0].end if found else 0)
         if block is None:
             index += 1
         else:
@@ -257,7 +259,7 @@ def _tables_of_run(run: list[GridLine]) -> Iterator[ConsoleTable]:
         first, last = group[0][0], group[-1][0]
         lines = run[first.first : last.end]
         bbox = (
-            min(line.left for line in lines),
+            min(line.edge for line in lines),
             min(line.top for line in lines),
             max(line.right for line in lines),
             max(line.bottom for line in lines),
@@ -273,8 +275,11 @@ def _is_value(token: Token) -> bool:
     return _VALUE.fullmatch(token.text) is not None
 
 
-def _block_at(run: list[GridLine], index: int) -> _Block | None:
-    """The table whose header (the last line of it, where columns have headings over them) is line `index`, or None."""
+def _block_at(run: list[GridLine], index: int, free_from: int) -> _Block | None:
+    """The table whose header (the last line of it, where columns have headings over them) is line `index`, or None.
+
+    Lines before `free_from` belong to the table above.
+    """
     header = _tokens(run[index].text)
     levels = [float(token.text) for token in header if _NUMBER.fullmatch(token.text)]
     if not header or _NOT_TABULAR.match(run[index].text) or any(a >= b for a, b in pairwise(levels)):
@@ -288,7 +293,7 @@ def _block_at(run: list[GridLine], index: int) -> _Block | None:
     if not body or max(len(_tokens(run[number].text)) for number in body) < 2:
         return None
     columns = _columns([run[number].text for number in headers], [run[number].text for number in body])
-    heading = (index - 1,) if index and _is_heading(run[index - 1].text, header, columns) else ()
+    heading = (index - 1,) if index > free_from and _is_heading(run[index - 1].text, header, columns) else ()
     unnamed = len(levels) == len(header) and not columns[0].header
     # Numbers can head columns only as the levels of a factor or a count: "state 0 1 2" under the factor's name.
     return _Block(heading, tuple(headers), tuple(body)) if not levels or heading or unnamed else None
