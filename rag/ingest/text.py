@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,44 +22,61 @@ class TextRecord:
     text: str
 
 
-def read_records(path: Path) -> Iterator[TextRecord]:
+def _raise(error: DocumentError) -> None:
+    raise error
+
+
+def read_records(path: Path, refuse: Callable[[DocumentError], None] = _raise) -> Iterator[TextRecord]:
     """The records of a ``.jsonl`` or ``.jsonl.gz`` file, one at a time; blank lines are passed over.
 
+    A line that is no such object, or whose source came before, makes a ``DocumentError`` that names file and line; it goes to
+    ``refuse`` (which raises it, by default), and reading goes on with the next line.
+
     Raises:
-        DocumentError: the file can't be read, a line is no such object, or a source comes twice; names file and line.
+        DocumentError: the file itself can't be read.
     """
     seen: set[str] = set()
-    for number, line in _lines(path):
-        if not line.strip():
+    for number, line in read_lines(path):
+        where = f"{path.name}, line {number}"
+        try:
+            record = _record(line, where)
+            if record.source in seen:
+                raise DocumentError(f"{where}: the source {record.source!r} comes twice.")
+        except DocumentError as error:
+            refuse(error)
             continue
-        record = _record(line, f"{path.name}, line {number}")
-        if record.source in seen:
-            raise DocumentError(f"{path.name}, line {number}: the source {record.source!r} comes twice.")
         seen.add(record.source)
         yield record
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    opened = gzip.open if path.suffix == ".gz" else open
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(number from 1, line) of a UTF-8 text file, gzipped or not; blank lines are passed over.
+
+    Raises:
+        DocumentError: the file can't be read; names it and the last good line.
+    """
     number = 0
     try:
-        with opened(path, "rt", encoding="utf-8") as file:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
-                yield number, line
+                if line.strip():
+                    yield number, line
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DocumentError(f"{path.name}, after line {number}: it can't be read as UTF-8 text ({error}).") from error
+        raise DocumentError(f"{path.name} can't be read as UTF-8 text after line {number} ({error}).") from error
 
 
 def _record(line: str, where: str) -> TextRecord:
     try:
         value = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DocumentError(f"{where}: it is not JSON ({error}).") from error
     if not isinstance(value, dict):
         raise DocumentError(f'{where}: it must be an object with "source" and "text".')
     for key in ("source", "text"):
         if not isinstance(value.get(key), str):
             raise DocumentError(f'{where}: "{key}" is missing or no string.')
-    if not value["source"].strip() or len(value["source"]) > MAX_ID_CHARS or not value["source"].isprintable():
+    source, text = value["source"], value["text"]
+    if not source.strip() or len(source) > MAX_ID_CHARS or not source.isprintable():
         raise DocumentError(f'{where}: "source" must be 1 to {MAX_ID_CHARS} printable characters.')
-    return TextRecord(value["source"], value["text"])
+    # A lone surrogate ("\ud800" in JSON) is no text and can't be written as UTF-8.
+    return TextRecord(source, text.encode("utf-8", "replace").decode("utf-8"))
