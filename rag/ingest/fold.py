@@ -109,9 +109,16 @@ def join_lines(lines: Sequence[str], vocabulary: Collection[str] = ()) -> str:
         left, right = _HYPHEN_END.search(joined), _LOWER_START.match(folded)
         if left and right:
             joined = (joined[:-1] if _is_broken_word(left[1], right[1], vocabulary) else joined) + folded
+        elif joined and not (_is_ideographic(joined[-1]) and _is_ideographic(folded[0])):
+            joined = f"{joined} {folded}"
         else:
-            joined = f"{joined} {folded}" if joined else folded
+            joined += folded
     return joined
+
+
+def _is_ideographic(char: str) -> bool:
+    """Whether a script without word spaces has this character (Han, kana, their punctuation)."""
+    return "\u3000" <= char <= "\u9fff" or "\uf900" <= char <= "\ufaff" or "\uff00" <= char <= "\uff65"
 
 
 def _is_broken_word(left: str, right: str, vocabulary: Collection[str]) -> bool:

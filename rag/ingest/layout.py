@@ -5,8 +5,9 @@ rotated page upright before it is read (the layout model can't read text that ru
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pymupdf
@@ -210,8 +211,36 @@ def _same_row(a: BBox, b: BBox) -> bool:
 
 
 def row_texts(lines: Sequence[Line]) -> list[str]:
-    """The text of each row of `lines`, ligatures spelled out, not folded."""
-    return [" ".join(line.text for line in row) for row in rows(lines)]
+    """The text of each row of `lines`, ligatures spelled out, not folded: upright text first, then what runs down (or,
+    in Chinese and Japanese, stands in columns), up, and upside down."""
+    texts: list[str] = []
+    for direction, turn in _UPRIGHT_TURNS.items():
+        turned = [replace(line, bbox=turn(line.bbox)) for line in lines if _quarter(line.direction) == direction]
+        texts.extend(_row_text(row, is_upright=direction == (1, 0)) for row in rows(turned))
+    return texts
+
+
+# What makes a box of a line that runs in this direction one of a line that runs to the right.
+_UPRIGHT_TURNS: dict[tuple[int, int], Callable[[BBox], BBox]] = {
+    (1, 0): lambda box: box,
+    (0, 1): lambda box: (box[1], -box[2], box[3], -box[0]),
+    (0, -1): lambda box: (-box[3], box[0], -box[1], box[2]),
+    (-1, 0): lambda box: (-box[2], -box[3], -box[0], -box[1]),
+}
+
+
+def _quarter(direction: tuple[float, float]) -> tuple[int, int]:
+    x, y = direction
+    return (1 if x > 0 else -1, 0) if abs(x) > abs(y) else (0, 1 if y > 0 else -1)
+
+
+def _row_text(row: Sequence[Line], *, is_upright: bool) -> str:
+    text = row[0].text
+    for before, line in pairwise(row):
+        # Text that stands in columns comes glyph by glyph.
+        apart = is_upright or line.bbox[0] - before.bbox[2] > _SPACE_EM * line.size
+        text += f" {line.text}" if apart else line.text
+    return text
 
 
 # --- drawings --------------------------------------------------------------------------------------------------------

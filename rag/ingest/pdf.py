@@ -197,7 +197,9 @@ def _crops(
     figures: Sequence[Figure], tables: Sequence[TableBox], captions: Sequence[Caption], lines: Sequence[Line]
 ) -> list[CropContent]:
     boxes = [figure.bbox for figure in figures] + [table.bbox for table in tables]
-    kinds: list[CaptionKind] = [*("figure" for _ in figures), *("table" for _ in tables)]
+    kinds: list[CaptionKind] = []
+    kinds += ["figure"] * len(figures)
+    kinds += ["table"] * len(tables)
     texts = [figure_text(figure.lines) for figure in figures] + [table.text for table in tables]
     held = [*boxes, *(caption.bbox for caption in captions)]
     free = [line for line in lines if not any(contains_centre(box, line.bbox) for box in held)]
@@ -211,22 +213,7 @@ def _crops(
 
 def figure_text(lines: Sequence[Line]) -> str:
     """The text in a figure, folded, row by row from the top; upright text first, then what runs up or down the side."""
-    upright = [line for line in lines if abs(line.direction[0]) > 0.7]
-    turned = sorted((line for line in lines if abs(line.direction[0]) <= 0.7), key=_along_axis)
-    parts = [*row_texts(upright), *_turned_texts(turned)]
-    return "\n".join(filter(None, map(fold, parts)))
-
-
-def _along_axis(line: Line) -> tuple[int, float]:
-    # Vertical axis labels share a column; text that runs upwards is read from the bottom.
-    return round(line.bbox[0] / max(line.size, 1.0)), -line.bbox[3]
-
-
-def _turned_texts(lines: Sequence[Line]) -> list[str]:
-    columns: dict[int, list[str]] = {}
-    for line in lines:
-        columns.setdefault(_along_axis(line)[0], []).append(line.text)
-    return [" ".join(texts) for texts in columns.values()]
+    return "\n".join(filter(None, map(fold, row_texts(lines))))
 
 
 def _note(page: pymupdf.Page, lines: Sequence[Line]) -> str:
