@@ -11,12 +11,15 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 
 from rag.types import GeneratorEvent, Waiting
 
 TICK_S = 0.25
+
+CLOSE_S = 5.0
+"""How long closing waits for the connection to be gone; only a hanging name look-up takes longer, and it has no connection yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,7 @@ class _End:
 class _Producer:
     """The thread that runs the task."""
 
-    def __init__(self, source: Callable[[], AsyncIterator[GeneratorEvent]]) -> None:
+    def __init__(self, source: Callable[[], AsyncGenerator[GeneratorEvent, None]]) -> None:
         self._source = source
         self.events: queue.Queue[GeneratorEvent | _End] = queue.Queue()
         self._ready = threading.Event()
@@ -47,7 +50,7 @@ class _Producer:
             # The loop may have ended by itself just now.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join()
+        self._thread.join(CLOSE_S)
 
     def _run(self) -> None:
         error: BaseException | None = None
@@ -64,12 +67,12 @@ class _Producer:
     async def _main(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         self._ready.set()
-        async with contextlib.aclosing(self._source()) as events:  # type: ignore[type-var]
+        async with contextlib.aclosing(self._source()) as events:
             async for event in events:
                 self.events.put(event)
 
 
-def run(source: Callable[[], AsyncIterator[GeneratorEvent]], tick_s: float = TICK_S) -> Iterator[GeneratorEvent]:
+def run(source: Callable[[], AsyncGenerator[GeneratorEvent, None]], tick_s: float = TICK_S) -> Iterator[GeneratorEvent]:
     """The events of ``source()``, with an empty ``Waiting`` for every ``tick_s`` seconds of silence."""
     producer = _Producer(source)
     producer.start()

@@ -39,7 +39,7 @@ class RetryPolicy:
         """Seconds to wait after the ``attempt``-th call failed (from 1)."""
         if retry_after_s is not None:
             return retry_after_s
-        most = min(self.longest_s, self.base_s * 2 ** (attempt - 1))
+        most = min(self.longest_s, self.base_s * 2.0 ** (attempt - 1))
         return most * (0.5 + 0.5 * self.chance())
 
     def next_wait(self, failure: Failure, attempt: int, began: float) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rag.generators.extractive.rows import Cell, labels, row_of, unflatten
+from rag.ingest.chunk import WINDOW
 from rag.types import Prompt, Segment
 
 UnitKind = Literal["sentence", "fact", "caption", "row", "label"]
@@ -21,7 +22,9 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|et al|vs|cf|etc|figs?|tabs?|eqs?|sec|no|nos|dr|prof|st|approx|resp|ca|vol|pp|p|f)|(?-i:\b[A-Z]))\.$", re.I
 )
 _BREAK = re.compile(
-    r"(?<=[.!?])[\"')\]\u201d]?\s+(?=[\"'(\[\u201c\u2018]?[A-Z0-9\u2022])|(?<=[\w)]:)\s+(?=R?> )|\s+(?=\u2022)|\s+(?=R?> ?[a-zA-Z#(])"
+    r"(?<=[.!?])[\"')\]\u201d]?\s+(?=[\"'(\[\u201c\u2018]?[A-Z0-9\u2022])"
+    r"|\s+(?=\u2022)|\s+(?=R?> ?[a-zA-Z#(])|\s+(?=(?:Figure|Table|Chapter|CHAPTER) \d+(?:\.\d+)?:? [A-Z])"
+    r"|(?<!Figure)(?<!Table)(?<!Chapter)(?<!Section)\s+(?=\d+(?:\.\d+)+ [A-Z][a-z])"
 )
 # Document text must not forge a citation in the answer.
 _TAG_LOOKALIKE = re.compile(r"\[(?=[A-Z]\d{1,3}\s*[\],;])")
@@ -79,6 +82,7 @@ def units(prompt: Prompt) -> tuple[Unit, ...]:
 
 def _passages(segments: Sequence[Segment]) -> list[_Passage]:
     passages: list[_Passage] = []
+    cut = {segment.tag: len(_opened(segment)[1].strip()) >= WINDOW for segment in segments}
     # Neighbouring windows of a page share their edge; in page order they join to whole sentences.
     for segment in sorted(segments, key=lambda s: s.item_id):
         source, body = _opened(segment)
@@ -90,6 +94,9 @@ def _passages(segments: Sequence[Segment]) -> list[_Passage]:
             last.text += body[overlap:]
         elif body:
             passages.append(_Passage(source, body, [(0, segment.tag)]))
+    for passage in passages:
+        if cut[passage.starts[-1][1]] and passage.text[-1:].isalnum():
+            passage.text = passage.text.rpartition(" ")[0]  # the window's edge cuts a word or number
     order = {segment.tag: i for i, segment in enumerate(segments)}
     return sorted(passages, key=lambda p: min(order[tag] for _, tag in p.starts))
 

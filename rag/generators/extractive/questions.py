@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from rag.generators.extractive.words import CONCEPTS, LONGEST_CONCEPT, STOP_STEMS, Token, stem, tokens
+from rag.generators.extractive.words import CONCEPTS, LONGEST_CONCEPT, STOP_STEMS, Phrase, Token, holds, stem, tokens
 
-Kind = Literal["yes_no", "count", "percent", "p_value", "interval", "year", "amount", "who", "why", "name", "open"]
+Kind = Literal[
+    "yes_no", "count", "percent", "p_value", "interval", "year", "amount", "who", "why", "definition", "name", "open"
+]
 
 _MEASURES = (
     r"age|aic|area|average|bmi|chisq|coefficient|concordance|correlation|cost|cut-?off|cut ?point|deviance|deviation|"
@@ -30,10 +32,11 @@ KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
         ("year", r"\b(?:what|which) year\b|^when\b|\bin what year\b"),
         ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
         ("why", r"\bwhy\b|\b(?:what|which) (?:is|was|were|are)? ?(?:the )?(?:reason|purpose|motivation)"),
-        ("who", r"\bwho(?:se|m)?\b|\bwhich (?:author|researcher|person)s?\b"),
+        ("who", r"(?:^|, |\band )(?:by |to |from )?who(?:se|m)?\b|\b(?:what|which) (?:author|researcher|person)s?\b"),
         ("amount", r"\b(?:what|which) (?:(?:is|was|were|are|did|does)\b )?(?:the |an? )?(?:[\w.()'%/-]+ ){0,4}?(?:" + _MEASURES + r")s?\b"
                    r"(?= (?:of|for|in|at|on|from|among|to|is|was|were|does|did|when|with|per|between|associated|assigned|after|used|"
                    r"reported|estimated|if|by|under|needed|required)\b|\?|,|$)"),
+        ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()-]+(?: [\w.()-]+)?\??$|\b(?:mean|meant|stand) (?:by|for)\b|\bdefin"),
         ("open", r"\bhow\b"),
         ("yes_no", r"(?:^|, )(?:is|are|was|were|do|does|did|can|could|has|have|had|should|will|would|must)\b(?!.*\bwh(?:at|ich|o)\b)"),
         ("name", r"\b(?:what|which)\b"),
@@ -61,6 +64,10 @@ class Term:
     weight: float
     anchor: bool
 
+    def in_(self, words: frozenset[str]) -> bool:
+        """Whether an index (``words.index``) holds the term in any wording."""
+        return any(holds(phrase, words) for phrase in self.alternatives)
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -70,7 +77,7 @@ class Question:
     kind: Kind
     terms: tuple[Term, ...]
     numbers: frozenset[str]
-    focus: tuple[str, ...]
+    focus: Phrase
     superlative: Literal["", "most", "least"]
 
 
@@ -105,17 +112,23 @@ def analyse(text: str, setting: str = "") -> Question:
     return Question(text, kind, (*own, *extra), numbers, _focus(words), direction)
 
 
-def _focus(words: tuple[Token, ...]) -> tuple[str, ...]:
-    """Stems of the noun phrase asked for: the words right after "which", "what" or "how many"."""
-    for i, word in enumerate(words):
-        if word.text.lower() in {"which", "what", "many"}:
-            found: list[str] = []
-            for follower in words[i + 1 : i + 4]:
-                if follower.stem in STOP_STEMS:
-                    break
-                found.append(follower.stem)
-            return tuple(found)
-    return ()
+def _focus(words: tuple[Token, ...]) -> Phrase:
+    """Stems of the noun phrase asked for: the words after "which", "how many" or "what is the"."""
+    start = next((i + 1 for i, word in enumerate(words) if word.text.lower() in _ASKING), len(words))
+    found: list[str] = []
+    for word in words[start : start + 7]:
+        if word.stem in STOP_STEMS and word.stem not in CONNECTED:
+            if found:
+                break
+            continue
+        found.append(word.stem)
+        if len(found) == 3:
+            break
+    return tuple(found)
+
+
+_ASKING = frozenset({"which", "what", "many", "much", "whose"})
+CONNECTED = frozenset({"first", "last"})
 
 
 def _terms(words: tuple[Token, ...]) -> list[Term]:

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rag.generators.extractive import cells, spans
 from rag.generators.extractive.evidence import Unit, question_of, units
-from rag.generators.extractive.questions import NUMERIC, Question, parts
-from rag.generators.extractive.words import Phrase, holds, stems, tokens
+from rag.generators.extractive.questions import NUMERIC, Kind, Question, Term, parts
+from rag.generators.extractive.words import holds, index, tokens
 from rag.prompt import ABSTENTION
 from rag.types import Prompt
 
 THRESHOLD = 0.5
 """Below this probability a part of a question is not answered; calibrated (see ``WEIGHTS``)."""
 
-WEIGHTS = {"bias": -3.0, "own": 3.0, "near": 3.0, "anchors": -2.0, "span": 1.0, "row": 0.0}
-"""Logistic weights of the features, fitted on questions with and without their answer in the evidence."""
+WEIGHTS = {
+    "bias": -3.0,
+    "own": 4.0,
+    "near": 2.0,
+    "nowhere": -2.0,
+    "anchors": -1.0,
+    "focus": 0.3,
+    "mistyped": -2.0,
+    "misfit": -1.0,
+    "read off": 0.0,
+    "code": -1.0,
+    "short": -1.0,
+}
+"""Logistic weights of the features, fitted on questions with and without their answer in the evidence: shares of the
+question's weighted words that the unit holds (own), that it and its surroundings hold (near), that no evidence holds
+(nowhere), of its names and numbers that are not near (anchors); whether the noun asked for is near (focus), no number
+was found though one is asked for (mistyped) or no reason, name or definition (misfit), and what the unit is."""
 
 CONTEXT_SHARE = 0.5
 CLEAR_MARGIN = 1.15
+SHORTLIST = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,34 +62,16 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How a unit fits a question: shares of the question's weighted words that it holds (``own``), or it and its
-    surroundings (``near``), of its names and numbers that are nowhere near (``anchors``); the candidate answer."""
+    """A unit with its candidate answer and its features (see ``WEIGHTS``)."""
 
     unit: Unit
-    own: float
-    near: float
-    anchors: float
     candidate: str
-    exact: bool
-
-    @property
-    def rank(self) -> float:
-        """What the best unit is chosen by."""
-        fit = self.own + CONTEXT_SHARE * (self.near - self.own) - 0.3 * self.anchors
-        return fit * (1.0 if self.exact else 0.7)
+    features: Mapping[str, float]
 
     @property
     def probability(self) -> float:
-        """The chance that the unit answers the question."""
-        features = {
-            "bias": 1.0,
-            "own": self.own,
-            "near": self.near,
-            "anchors": self.anchors,
-            "span": float(self.exact),
-            "row": float(self.unit.kind == "row"),
-        }
-        return 1 / (1 + math.exp(-sum(WEIGHTS[name] * value for name, value in features.items())))
+        """The chance that the candidate answers the question."""
+        return 1 / (1 + math.exp(-sum(WEIGHTS[name] * value for name, value in self.features.items())))
 
 
 def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
@@ -97,8 +96,8 @@ class Indexed:
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
-        self.own = frozenset(stems(unit.text))
-        self.near = self.own | frozenset(stems(unit.context))
+        self.own = index(unit.text)
+        self.near = self.own | index(unit.context)
 
 
 def _answer(question: Question, evidence: Sequence[Indexed]) -> Answer:
@@ -108,48 +107,54 @@ def _answer(question: Question, evidence: Sequence[Indexed]) -> Answer:
 
 def best_match(question: Question, evidence: Sequence[Indexed]) -> Match:
     """The unit that fits best; the earlier of two equals."""
-    weights = _weights(question, evidence)
-    order = sorted(range(len(evidence)), key=lambda i: -_overlap(question, evidence[i], weights))
-    matches = [_match(question, evidence[i], weights) for i in sorted(order[:SHORTLIST])]
-    return max(matches, key=lambda match: match.rank)
+    return max(matches(question, evidence), key=lambda match: match.probability)
 
 
-SHORTLIST = 24
+def matches(question: Question, evidence: Sequence[Indexed]) -> list[Match]:
+    """The units that share the most with the question, in the prompt's order, with their candidate answers."""
+    terms = _weighed(question, evidence)
+    order = sorted(range(len(evidence)), key=lambda i: -_fit(terms, evidence[i]))
+    return [_match(question, evidence[i], terms) for i in sorted(order[:SHORTLIST])]
 
 
-def _overlap(question: Question, item: Indexed, weights: Sequence[float]) -> float:
-    return sum(
-        w * (1.0 if _in(t.alternatives, item.own) else CONTEXT_SHARE if _in(t.alternatives, item.near) else 0.0)
-        for t, w in zip(question.terms, weights, strict=True)
-    )
-
-
-def _in(alternatives: frozenset[Phrase], words: frozenset[str]) -> bool:
-    return any(holds(phrase, words) for phrase in alternatives)
-
-
-def _weights(question: Question, evidence: Sequence[Indexed]) -> list[float]:
-    """A term's weight times its rarity in this prompt; a word that the evidence does not hold keeps its full weight."""
+def _weighed(question: Question, evidence: Sequence[Indexed]) -> list[tuple[Term, float, bool]]:
+    """Each term with its weight times its rarity in this prompt (a word that the evidence does not hold keeps its full
+    weight), and whether the evidence holds it anywhere."""
     total = len(evidence)
-    weights = []
+    found = []
     for term in question.terms:
-        frequency = sum(_in(term.alternatives, item.own) for item in evidence)
-        rarity = 1.0 if not frequency else min(1.0, 0.4 + math.log(1 + total / frequency) / 4)
-        weights.append(term.weight * rarity)
-    return weights
+        frequency = sum(term.in_(item.own) for item in evidence)
+        rarity = min(1.0, 0.4 + math.log(1 + total / frequency) / 4) if frequency else 1.0
+        found.append((term, term.weight * rarity, frequency > 0 or any(term.in_(item.near) for item in evidence)))
+    return found
 
 
-def _match(question: Question, item: Indexed, weights: Sequence[float]) -> Match:
-    total = sum(weights) or 1.0
-    own = near = missing = anchors = 0.0
-    for term, weight in zip(question.terms, weights, strict=True):
-        is_near = _in(term.alternatives, item.near)
-        own += weight * _in(term.alternatives, item.own)
-        near += weight * is_near
-        anchors += term.anchor
-        missing += term.anchor and not is_near
+def _fit(terms: Sequence[tuple[Term, float, bool]], item: Indexed) -> float:
+    return sum(w * (1.0 if t.in_(item.own) else CONTEXT_SHARE if t.in_(item.near) else 0.0) for t, w, _ in terms)
+
+
+def _match(question: Question, item: Indexed, terms: Sequence[tuple[Term, float, bool]]) -> Match:
+    total = sum(weight for _, weight, _ in terms) or 1.0
+    anchors = [term for term, _, _ in terms if term.anchor]
     candidate, exact = extract(item.unit, question)
-    return Match(item.unit, own / total, near / total, missing / max(1.0, anchors), candidate, exact)
+    features = {
+        "bias": 1.0,
+        "own": sum(w for t, w, _ in terms if t.in_(item.own)) / total,
+        "near": sum(w for t, w, _ in terms if t.in_(item.near)) / total,
+        "nowhere": sum(w for _, w, anywhere in terms if not anywhere) / total,
+        "anchors": sum(not t.in_(item.near) for t in anchors) / max(1, len(anchors)),
+        "focus": float(holds(question.focus, item.near)),
+        "mistyped": float(not exact and question.kind in NUMERIC),
+        "misfit": float(not exact and question.kind not in NUMERIC),
+        "read off": float(item.unit.kind in ("row", "label")),
+        "code": float(bool(_CODE.search(item.unit.text))),
+        "short": float(len(item.unit.text) < SHORT),
+    }
+    return Match(item.unit, candidate, features)
+
+
+_CODE = re.compile(r"<- |^R?> |\w\(\w+ ?[=~]|, data ?=")
+SHORT = 25
 
 
 # --- the answer in the unit ------------------------------------------------------------------------------------------
@@ -167,12 +172,20 @@ def extract(unit: Unit, question: Question) -> tuple[str, bool]:
             return spans.quoted(unit.text, found[0], question), True
         return unit.text, True
     if question.kind == "yes_no":
-        return f"{_polarity(unit.text, question)}: {unit.text}", True
+        return f"{_polarity(unit.text, question)}: {unit.text}", len(unit.text) >= SHORT
     if question.kind == "name":
         found = spans.names(unit.text, question)
         if found:
             return unit.text[found[0].start : found[0].end], True
-    return unit.text, True
+    sign = SIGNS.get(question.kind)
+    return unit.text, sign is None or bool(sign.search(unit.text))
+
+
+SIGNS: Mapping[Kind, re.Pattern[str]] = {
+    "why": re.compile(r"\b(?:because|since|due to|so that|therefore|reason|thus|hence|in order to|as a (?:result|consequence)|leads? to|to (?:avoid|allow|ensure|make))\b", re.I),
+    "definition": re.compile(r"\b(?:is|are|was|means?|denotes?|refers?|called|known as|defined|stands? for)\b|, an? ", re.I),
+}
+"""What a sentence that gives a reason or a definition says."""
 
 
 _NEGATIONS = frozenset("no not never none neither nor cannot without isn doesn don didn wasn aren can't unlike".split())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rag.generators.extractive.questions import Kind, Question, Term
-from rag.generators.extractive.words import STOP_STEMS, Token, holds, stem, stems, tokens
+from rag.generators.extractive.words import STOP_STEMS, Token, stem, stems, tokens
 
 _NUMBER = r"(?:[<>≤≥~≈]\s?|about |approximately |nearly |almost |over |around |roughly )?[-−–]?\d[\d,]*(?:\.\d+)?(?:e[-−+]?\d+)?"
 _WORD_NUMBER = r"(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fifteen|twenty|thirty|forty|fifty|hundred)"
@@ -17,14 +18,14 @@ _UNIT = r"(?:\s?(?:%|percent|per cent|‰)|\s(?:years?|months?|days?|weeks?|hour
 PATTERNS: Mapping[Kind, tuple[re.Pattern[str], ...]] = {
     kind: tuple(re.compile(p, re.I) for p in patterns)
     for kind, patterns in {
-        "count": (rf"(?<![\w.,-])\d[\d,]*(?![\w,]*\.?\d)(?!\s?%)(?!\s(?:percent|years?|months?|days?)\b)|\b{_WORD_NUMBER}\b",),
+        "count": (r"(?<=\b[nN] = )\d+|(?<=\b[nN]= )\d+", rf"(?<![\w.,-])(?!(?:1[89]|20)\d\d\b)\d[\d,]*(?![\w,]*\.?\d)(?!\s?%)(?!\s(?:percent|years?|months?|days?)\b)|\b{_WORD_NUMBER}\b",),
         "percent": (rf"{_NUMBER}\s?(?:%|percent|per cent)", rf"(?<![\w.]){_NUMBER}|one-(?:half|third|fourth)|\bhalf\b"),
         "p_value": (r"p(?:-value)?s?\s*[=<>≤≈]+\s*<?\s*\d*\.?\d+(?:e[-−]?\d+)?", rf"[<>]?\s?0?\.\d+(?:e[-−]?\d+)?|<?\s?{_NUMBER}e-\d+"),
         "interval": (r"[(\[]\s*[-−]?\d[\d.]*\s*(?:,|to|-|–|;)\s*[-−]?\d[\d.]*\s*[)\]]", r"[-−]?\d[\d.]*\s*(?:to|-|–)\s*[-−]?\d[\d.]*%?",
                      r"[-−]?\d+\.\d+ [-−]?\d+\.\d+"),
         "year": (r"\b(?:1[6-9]|20)\d\d(?:\s?[-–]\s?(?:1[6-9]|20)?\d\d)?\b",),
         "amount": (rf"(?<![\w.]){_NUMBER}{_UNIT}|\b{_WORD_NUMBER}{_UNIT}",),
-        "who": (r"(?-i:\b[A-Z][\w'’-]+(?:,? (?:and |& |et al\.?|of |van |de |[A-Z]\.? ?)*[A-Z][\w'’-]+| et al\.?)*)",),
+        "who": (r"(?-i:(?!(?:The|A|An|In|For|We|This|These|It|As|If|At|On|There|Figure|Table|To|One|And|But)\b)\b[A-Z][\w'’-]+(?:,? (?:and |& |et al\.?|of |van |de |[A-Z]\.? ?)*[A-Z][\w'’-]+| et al\.?)*)",),
     }.items()
 }  # fmt: skip
 
@@ -32,7 +33,7 @@ _THINGS = "function|package|routine|option|argument|command|data set|dataset|obj
 _CODE = re.compile(r"[A-Za-z]\w*(?:[._]\w+)+(?:\(\))?|\b[a-zA-Z]\w*\(\)")
 _INTRODUCED = re.compile(rf"\b([A-Za-z][\w.]*) (?:{_THINGS})\b|\b(?:{_THINGS}) ([A-Za-z][\w.]*)")
 _NAMED_THINGS = frozenset(stems("function routine package argument option command dataset"))
-REACH = 14.0
+REACH = 6.0
 """Words over which nearness to a question word fades to 1/e."""
 
 
@@ -52,10 +53,24 @@ def candidates(text: str, question: Question) -> list[Span]:
     places = _places(words, question.terms)
     for pattern in PATTERNS.get(question.kind, ()):
         found = [(m.start(), m.end()) for m in pattern.finditer(text)]
-        spans = [_scored(text, start, end, words, places, question) for start, end in found if not _said(text[start:end], question)]
+        spans = [_scored(text, start, end, words, places, question) for start, end in found if not _said(text[start:end], question) and not _names(text, start, end)]
         if spans:
             return sorted(spans, key=lambda s: (-s.score, s.start))
     return []
+
+
+# "Figure 2", "node 3", "step 1", "95% confidence": numbers that name or qualify and answer nothing.
+_NAMING = re.compile(
+    r"(?:figures?|figs?\.?|tables?|sections?|chapters?|equations?|nodes?|subgroups?|groups?|steps?|models?|version|types?|page|p\.|appendix|"
+    r"methods?|grade|subject|patient|seed|state|stage|class|level|phase|R>|>)\s*[(\[]?\Z", re.I
+)  # fmt: skip
+_HEADING = re.compile(r"\d+(?:\.\d+)+\.?\s+[A-Z][a-z]|\d+(?:\.\d+){2,}")
+_QUALIFYING = re.compile(r"\s?%\s(?:CI|confidence|credib|Wald|level)|\s?% (?:lower|upper)", re.I)
+
+
+def _names(text: str, start: int, end: int) -> bool:
+    return bool(_NAMING.search(text[max(0, start - 14) : start]) or _HEADING.match(text, start) or _QUALIFYING.match(text, end)
+                or _QUALIFYING.match(text, end - 1))
 
 
 def _said(piece: str, question: Question) -> bool:
@@ -84,15 +99,21 @@ def _scored(
     text: str, start: int, end: int, words: tuple[Token, ...], places: list[tuple[int, float]], question: Question
 ) -> Span:
     first = next((i for i, w in enumerate(words) if w.end > start), len(words))
+    last = next((i for i, w in enumerate(words) if w.start >= end), len(words)) - 1
     score = 0.0
     for place, weight in places:
-        score += weight * 2.718 ** (-abs(place - first) / REACH)
-    after = tuple(w.stem for w in words if w.start >= end)[:3]
-    if question.focus and question.kind == "count":
-        # "54 patients": the noun asked for follows the number
-        wanted = {w for t in question.terms for a in t.alternatives if holds(a, question.focus) for w in a} | set(question.focus)
-        score += 3.0 * any(word in wanted for word in after) + 1.0 * bool(after and after[0] in wanted)
+        gap = first - place if place < first else place - last
+        # a measure stands before its value ("a standard error of 0.066"), a noun after its count ("54 patients")
+        focused = words[place].stem in question.focus
+        close = (MEASURE_BONUS if place < first else COUNT_BONUS * (question.kind == "count")) if focused and gap <= 3 else 0.0
+        stops = _CLAUSE.search(text, min(words[place].end, end), max(words[place].start, start)) is not None
+        score += weight * (math.exp(-gap / REACH) * (0.5 if stops else 1.0) + close)
     return Span(start, end, score)
+
+
+MEASURE_BONUS = 1.0
+COUNT_BONUS = 0.8
+_CLAUSE = re.compile(r"[,;:]\s|\b(?:and|but|while|whereas|versus|against)\b")
 
 
 def names(text: str, question: Question) -> list[Span]:

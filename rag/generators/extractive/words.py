@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 # PDFs made by TeX write an accented letter as "M \u0308uller": the accent, with or without a blank, stays in the word.
@@ -129,6 +128,19 @@ LONGEST_CONCEPT = max(map(len, CONCEPTS))
 STOP_STEMS = frozenset(map(stem, STOP))
 
 
-def holds(phrase: tuple[str, ...], words: Iterable[str] | frozenset[str]) -> bool:
-    """Whether every word of a phrase is among ``words``."""
-    return all(word in words for word in phrase)
+def index(text: str) -> frozenset[str]:
+    """The stems of a text for look-up with ``holds``; of a long one its beginning too ("progression" finds "progressed")."""
+    found = stems(text)
+    return frozenset(found) | {_beginning(word) for word in found if len(word) >= PREFIX}
+
+
+def _beginning(word: str) -> str:
+    return word[:PREFIX] + "*"
+
+
+PREFIX = 7
+
+
+def holds(phrase: Phrase, words: frozenset[str]) -> bool:
+    """Whether an index holds every word of a phrase."""
+    return all(word in words or (len(word) >= PREFIX and _beginning(word) in words) for word in phrase)
