@@ -7,84 +7,94 @@ value and its weight.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rag.corpus import Corpus
 from rag.types import Evidence, Fused, GateDecision, Payload, Signal, System
 
 FIGURE_TYPES = frozenset({"figure", "figure_pixel", "figure_caption"})
 """Question types whose gold source is a crop."""
 
-THRESHOLD = 1.0
-"""``auto`` sends pixels from this sum of weights on; see the signals' weights below."""
-
 _MODALITY = re.compile(
-    r"\b(figures?|fig\.|tables?|plots?|plotted|charts?|graphs?|diagrams?|panels?|axis|axes|legend|drawn|depicted|shown)\b", re.I
-)
-_CELL_VALUE = re.compile(
-    r"\b(how many|how much|what (?:is|was|are|were) the (?:\S+ ){0,6}?(?:value|values|coefficient|estimate|number|percentage|"
-    r"proportion|p-value|mean|median|ratio|statistic|standard error|limit|bound|interval|count|size|range|maximum|minimum)|"
-    r"which (?:\S+ ){0,4}?(?:highest|lowest|largest|smallest)|what (?:value|number|percentage|proportion))\b",
+    r"\b(figures?|fig\.|plots?|plotted|charts?|diagrams?|axis|axes|legend|(?:in|of|from|does|which|what) (?:the )?tables?|tables? \d+)(?!\w)",
     re.I,
 )
+_SECOND_PART = re.compile(r",? and (?:what|which|who|whose|how|from|at|in|to|when|where)\b", re.I)
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the signals look at."""
+    """What the signals look at: the question, and the rankings with the pages of their items."""
 
     question: str
     crops: tuple[Fused, ...]
     chunks: tuple[Fused, ...]
+    crop_page: str = ""
+    chunk_pages: frozenset[str] = frozenset()
 
 
-def _score(fused: Fused | None, ranker: str) -> float:
-    if fused is None:
-        return 0.0
-    return max((hit.score for hit in fused.hits if hit.ranker.endswith(ranker)), default=0.0)
+def _best(items: Sequence[Fused], ranker: str) -> float:
+    """The best score that a ranker (``dense`` or ``bm25``, of either branch) gave to one of the items; 0 without any."""
+    return max((hit.score for item in items for hit in item.hits if hit.ranker.endswith(ranker)), default=0.0)
 
 
-def _wording(view: _View) -> tuple[float, str]:
-    found = _MODALITY.search(view.question)
-    return (1.5, f"names a {found.group().lower()!r}") if found else (0.0, "names none")
+def _cosines(view: _View) -> tuple[float, str]:
+    crop, chunk = _best(view.crops[:1], "dense"), _best(view.chunks, "dense")
+    return crop - chunk, f"{crop:.2f} against {chunk:.2f}"
 
 
-def _cell_value(view: _View) -> tuple[float, str]:
-    found = _CELL_VALUE.search(view.question)
-    return (0.4, f"asks {found.group().lower()!r}") if found else (0.0, "no")
-
-
-def _against_text(view: _View) -> tuple[float, str]:
-    crop = max((_score(c, "dense") for c in view.crops[:1]), default=0.0)
-    chunk = max((_score(c, "dense") for c in view.chunks), default=0.0)
-    weight = 4.0 * (crop - chunk)
-    return max(-1.0, min(1.0, weight)), f"{crop:.2f} against {chunk:.2f}"
+def _words(view: _View) -> tuple[float, str]:
+    crop, chunk = _best(view.crops[:1], "bm25"), _best(view.chunks, "bm25")
+    return math.log((crop + 1) / (chunk + 1)), f"{crop:.1f} against {chunk:.1f}"
 
 
 def _lead(view: _View) -> tuple[float, str]:
-    first, second = (_score(c, "dense") for c in (*view.crops[:2], *(None, None))[:2])
-    return max(0.0, min(0.6, 3.0 * (first - second))), f"{first:.2f} against {second:.2f}"
+    first, second = _best(view.crops[:1], "dense"), _best(view.crops[1:2], "dense")
+    return min(0.2, max(0.0, first - second)), f"{first:.2f} against {second:.2f}"
 
 
 def _agreement(view: _View) -> tuple[float, str]:
     ranks = {hit.ranker: hit.rank for hit in view.crops[0].hits}
-    agree = len(ranks) > 1 and all(rank == 1 for rank in ranks.values())
-    return (0.4 if agree else 0.0), ", ".join(f"{name} {rank}" for name, rank in ranks.items())
+    agreed = len(ranks) > 1 and all(rank == 1 for rank in ranks.values())
+    return float(agreed), ", ".join(f"{name} puts it at {rank}" for name, rank in ranks.items())
 
 
-SIGNALS: dict[str, Callable[[_View], tuple[float, str]]] = {
-    "the wording": _wording,
-    "asks for a single value": _cell_value,
-    "best crop against best passage (cosine)": _against_text,
-    "crop 1 against crop 2 (cosine)": _lead,
-    "the rankers' places for crop 1": _agreement,
+def _same_page(view: _View) -> tuple[float, str]:
+    same = view.crop_page in view.chunk_pages
+    return float(same), "it is" if same else "it is not"
+
+
+def _two_parts(view: _View) -> tuple[float, str]:
+    found = _SECOND_PART.search(view.question)
+    return float(found is not None), "it has" if found else "it has not"
+
+
+def _wording(view: _View) -> tuple[float, str]:
+    found = _MODALITY.search(view.question)
+    return float(found is not None), f"it says {found.group().lower()!r}" if found else "it does not"
+
+
+SIGNALS: dict[str, tuple[float, Callable[[_View], tuple[float, str]]]] = {
+    "crop 1 against the best passage, cosine": (16.6, _cosines),
+    "crop 1 against the best passage, BM25": (4.2, _words),
+    "crop 1 against crop 2, cosine": (11.6, _lead),
+    "the rankers agree on crop 1": (0.9, _agreement),
+    "crop 1 is on a page of the passages": (1.5, _same_page),
+    "the question has two parts": (-2.2, _two_parts),
+    "the question names a figure or table": (3.0, _wording),
 }
-"""Each signal gives its weight and its value in words."""
+"""Signal -> (weight, function to its value and its words). Weighted values are log-odds of a question whose gold source is a crop: a
+logistic model fitted to the demo questions by ``tests/bench/fit_gate.py``, save for the last, which those questions avoid by rule."""
+
+BIAS = 1.2
+"""Log-odds before any signal counts. ``auto`` sends pixels where the sum is above 0."""
 
 
 def decide(
-    question: str, evidence: Evidence, system: System, *, vision: bool, question_type: str | None = None
+    question: str, evidence: Evidence, system: System, corpus: Corpus, *, vision: bool, question_type: str | None = None
 ) -> GateDecision:
     """Decide what the visual branch sends.
 
@@ -92,6 +102,7 @@ def decide(
         question: as asked.
         evidence: text and visual evidence; the gate never looks at the graph.
         system: its ``branches``, ``payload`` and ``captions_k`` count.
+        corpus: where the items' pages are.
         vision: whether the generator takes pixels. If not, pixels become the caption and the read-off text of the same crop.
         question_type: the question's type, where an evaluation knows it; it then decides, as in the study.
     """
@@ -101,12 +112,12 @@ def decide(
     if not crops:
         note = evidence.visual.note if evidence.visual and evidence.visual.note else "No crop was found."
         return GateDecision("nothing", (), f"Nothing visual was sent. {note}", (), "nothing", system.payload)
-    wanted, why, signals, mode = _wanted(question, evidence, system, question_type)
+    wanted, why, signals, mode = _wanted(question, evidence, system, corpus, question_type)
     return _deliver(wanted, why, signals, mode, crops, system, vision)
 
 
 def _wanted(
-    question: str, evidence: Evidence, system: System, question_type: str | None
+    question: str, evidence: Evidence, system: System, corpus: Corpus, question_type: str | None
 ) -> tuple[Payload, str, tuple[Signal, ...], str]:
     if system.payload != "auto":
         return system.payload, f"you chose {system.payload}", (), "manual"
@@ -114,18 +125,32 @@ def _wanted(
         figure = question_type in FIGURE_TYPES
         why = f"the question's type is {question_type}"
         return ("pixels" if figure else "captions"), why, (Signal("question type", question_type),), "question type"
-    assert evidence.visual is not None
-    view = _View(question, evidence.visual.hits, evidence.text.hits if evidence.text else ())
-    votes = {name: signal(view) for name, signal in SIGNALS.items()}
-    total = sum(weight for weight, _ in votes.values())
-    signals = (
-        *(Signal(name, f"{value} ({weight:+.2f})") for name, (weight, value) in votes.items()),
-        Signal("sum", f"{total:+.2f}; pixels from {THRESHOLD:+.2f}"),
+    total, signals = weigh(view_of(question, evidence, corpus))
+    strongest = max(signals, key=lambda name: signals[name][0])
+    kept = (
+        *(Signal(name, f"{words} ({weight:+.2f})") for name, (weight, words) in signals.items()),
+        Signal("sum", f"{total:+.2f}, with {BIAS:+.2f} to begin with; pixels above 0"),
     )
-    strongest = max(votes, key=lambda name: votes[name][0])
-    if total >= THRESHOLD:
-        return "pixels", f"this looks like a question for a figure or table ({strongest}: {votes[strongest][1]})", signals, "auto"
-    return "captions", f"the passages look like enough (sum {total:.2f}, pixels from {THRESHOLD:.2f})", signals, "auto"
+    if total > 0:
+        return "pixels", f"a crop looks like the source ({strongest}: {signals[strongest][1]})", kept, "auto"
+    return "captions", f"the passages look like the source (signals add up to {total:+.1f}, pixels above 0)", kept, "auto"
+
+
+def view_of(question: str, evidence: Evidence, corpus: Corpus) -> _View:
+    """What the signals look at."""
+    crops = evidence.visual.hits if evidence.visual else ()
+    chunks = evidence.text.hits if evidence.text else ()
+    pages = frozenset(corpus.chunks[hit.item_id].page_id for hit in chunks)
+    return _View(question, crops, chunks, corpus.crops[crops[0].item_id].page_id if crops else "", pages)
+
+
+def weigh(view: _View) -> tuple[float, dict[str, tuple[float, str]]]:
+    """The sum of log-odds, and each signal's share of it with its value in words."""
+    signals = {}
+    for name, (weight, signal) in SIGNALS.items():
+        value, words = signal(view)
+        signals[name] = (weight * value, words)
+    return BIAS + sum(share for share, _ in signals.values()), signals
 
 
 def _deliver(

@@ -119,7 +119,7 @@ def _retrieve(
     if "visual" in system.branches:
         evidence = replace(evidence, visual=branches.visual(query, corpus, system))
         watch.lap("visual")
-    decision = gate.decide(trace.question, evidence, system, vision=vision, question_type=question_type)
+    decision = gate.decide(trace.question, evidence, system, corpus, vision=vision, question_type=question_type)
     watch.lap("gate")
     yield replace(trace, evidence=replace(evidence, gate=decision), timings_ms=dict(watch.timings))
 

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
+
 from rag import gate
 from rag.systems import SYSTEMS, tuned
 from rag.types import Evidence, Fused, Hit, TextEvidence, VisualEvidence
@@ -17,54 +21,109 @@ def _evidence(crops: tuple[float, ...], chunks: tuple[float, ...], note: str = "
     )
 
 
+class _AnyItem(dict):
+    """Stands in for a corpus's mappings: every chunk is on page p1, every crop on page p2."""
+
+    def __init__(self, page: str) -> None:
+        self.page = page
+
+    def __getitem__(self, key: str) -> SimpleNamespace:
+        return SimpleNamespace(page_id=self.page)
+
+
+CORPUS = SimpleNamespace(chunks=_AnyItem("p1"), crops=_AnyItem("p2"))
+
+
+def decide(question, evidence, system, **options):
+    return gate.decide(question, evidence, system, CORPUS, **options)
+
+
 CLEAR = _evidence((0.8, 0.3, 0.2, 0.1), (0.4, 0.3, 0.2))
-UNCLEAR = _evidence((0.3, 0.3, 0.2, 0.1), (0.7, 0.6, 0.5))
+UNclass _AnyItem(dict):
+    """Stands in for a corpus's mappings: every chunk is on page p1, every crop on page p2."""
+
+    def __init__(self, page: str) -> None:
+        self.page = page
+
+    def __getitem__(self, key: str) -> SimpleNamespace:
+        return SimpleNamespace(page_id=self.page)
+
+
+CORPUS = SimpleNamespace(chunks=_AnyItem("p1"), crops=_AnyItem("p2"))
+
+
+def decide(question, evidence, system, **options):
+    return gate.decide(question, evidence, system, CORPUS, **options)
+
+
+CLEAR = _evidence((0.3, 0.3, 0.2, 0.1), (0.7, 0.6, 0.5))
 BOTH = SYSTEMS["+both"]
 
 
 def test_off_sends_nothing_and_says_so():
-    decision = gate.decide("q?", CLEAR, SYSTEMS["+KG"], vision=True)
+    decision = decide("q?", CLEAR, SYSTEMS["+KG"], vision=True)
     assert (decision.payload, decision.item_ids, decision.mode) == ("nothing", (), "off")
     assert "off" in decision.reason
 
 
 def test_a_crop_that_wins_clearly_goes_as_pixels_and_only_the_first():
-    decision = gate.decide("How many patients were in node 6?", CLEAR, BOTH, vision=True)
+    decision = decide("How many patients were in node 6?", CLEAR, BOTH, vision=True)
     assert (decision.payload, decision.item_ids, decision.mode) == ("pixels", ("v1",), "auto")
     assert [s.name for s in decision.signals] == [*gate.SIGNALS, "sum"]
 
 
 def test_passages_that_win_leave_captions_of_the_top_three():
-    decision = gate.decide("Why are hazards assumed proportional?", UNCLEAR, BOTH, vision=True)
+    decision = decide("Why are hazards assumed proportional?", UNCLEAR, BOTH, vision=True)
     assert (decision.payload, decision.item_ids) == ("captions", ("v1", "v2", "v3"))
     assert not decision.read_off
 
 
 def test_the_signals_add_up_to_the_sum_that_is_stated():
-    decision = gate.decide("How many patients were in node 6?", CLEAR, BOTH, vision=True)
+    decision = decide("How many patients were in node 6?", CLEAR, BOTH, vision=True)
     weights = [float(s.value.rsplit("(", 1)[1].rstrip(")")) for s in decision.signals[:-1]]
-    stated = float(decision.signals[-1].value.split(";")[0])
-    assert abs(sum(weights) - stated) < 0.03
+    stated = float(decision.signals[-1].value.split(",")[0])
+    assert sum(weights) + gate.BIAS == pytest.approx(stated, abs=0.04)
 
 
 def test_without_vision_pixels_become_the_same_crops_words():
-    decision = gate.decide("How many patients were in node 6?", CLEAR, BOTH, vision=False)
+    decision = decide("How many patients were in node 6?", CLEAR, BOTH, vision=False)
     assert (decision.payload, decision.wanted, decision.item_ids, decision.read_off) == ("captions", "pixels", ("v1",), True)
     assert "takes no images" in decision.reason
 
 
 def test_a_person_overrides():
-    assert gate.decide("Why?", UNCLEAR, tuned(BOTH, payload="pixels"), vision=True).payload == "pixels"
-    decision = gate.decide("How many in node 6?", CLEAR, tuned(BOTH, payload="captions", captions_k=2), vision=True)
+    assert decide("Why?", UNCLEAR, tuned(BOTH, payload="pixels"), vision=True).payload == "pixels"
+    decision = decide("How many in node 6?", CLEAR, tuned(BOTH, payload="captions", captions_k=2), vision=True)
     assert (decision.payload, decision.item_ids, decision.mode) == ("captions", ("v1", "v2"), "manual")
 
 
 def test_an_evaluation_uses_the_questions_type():
-    assert gate.decide("Why?", UNCLEAR, BOTH, vision=True, question_type="figure").payload == "pixels"
-    assert gate.decide("How many in node 6?", CLEAR, BOTH, vision=True, question_type="multihop").payload == "captions"
+    assert decide("Why?", UNCLEAR, BOTH, vision=True, question_type="figure").payload == "pixels"
+    assert decide("How many in node 6?", CLEAR, BOTH, vision=True, question_type="multihop").payload == "captions"
 
 
 def test_no_crops_gives_the_branchs_own_note():
-    decision = gate.decide("Why?", _evidence((), (0.5,), note="CLIP weights are not here."), BOTH, vision=True)
+    decision = decide("Why?", _evidence((), (0.5,), note="CLIP weights are not here."), BOTH, vision=True)
     assert decision.payload == "nothing"
     assert "CLIP weights are not here." in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("What does Figure 3 say?", True),
+        ("What is in table 2?", True),
+        ("Which tables list deaths?", True),
+        ("Which package addresses panel data?", False),
+        ("Is the estimate stable and suitable?", False),
+    ],
+)
+def test_wording_that_names_a_modality(question, names):
+    view = gate.view_of(question, CLEAR, CORPUS)
+    assert gate.weigh(view)[1]["the question names a figure or table"][0] == (3.0 if names else 0.0)
+
+
+def test_a_crop_on_a_page_of_the_passages_counts_for_it():
+    same = SimpleNamespace(chunks=_AnyItem("p1"), crops=_AnyItem("p1"))
+    name = "crop 1 is on a page of the passages"
+    assert gate.weigh(gate.view_of("q", CLEAR, same))[1][name][0] > gate.weigh(gate.view_of("q", CLEAR, CORPUS))[1][name][0]
