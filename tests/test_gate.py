@@ -39,24 +39,7 @@ def decide(question, evidence, system, **options):
 
 
 CLEAR = _evidence((0.8, 0.3, 0.2, 0.1), (0.4, 0.3, 0.2))
-UNclass _AnyItem(dict):
-    """Stands in for a corpus's mappings: every chunk is on page p1, every crop on page p2."""
-
-    def __init__(self, page: str) -> None:
-        self.page = page
-
-    def __getitem__(self, key: str) -> SimpleNamespace:
-        return SimpleNamespace(page_id=self.page)
-
-
-CORPUS = SimpleNamespace(chunks=_AnyItem("p1"), crops=_AnyItem("p2"))
-
-
-def decide(question, evidence, system, **options):
-    return gate.decide(question, evidence, system, CORPUS, **options)
-
-
-CLEAR = _evidence((0.3, 0.3, 0.2, 0.1), (0.7, 0.6, 0.5))
+UNCLEAR = _evidence((0.3, 0.3, 0.2, 0.1), (0.7, 0.6, 0.5))
 BOTH = SYSTEMS["+both"]
 
 
