@@ -15,7 +15,7 @@ CaptionKind = Literal["figure", "table"]
 # "Figure 3:", "Fig. 2.1.", "Table A-2", "TABLE IV". The number may be followed by a mark that running text never has
 # there ("Figure 3:"), or by the caption itself, when a bold label or the layout sets it apart ("Figure 17.2  Forest").
 _LABEL = re.compile(
-    r"(?P<word>figure|fig\.?|table|tab\.)\s*(?P<number>[A-Z]?\d+(?:[.\-]\d+)*[a-z]?|[IVXL]+)(?P<mark>\s*[:.|\u2013\u2014](?=\s|$)|(?=\s|$))",
+    r"(?P<word>figure|fig\.?|table|tab\.)\s*(?P<number>(?:[A-Z][.\-]?)?\d+(?:[.\-]\d+)*[a-z]?|[IVXL]+)(?P<mark>\s*[:.|\u2013\u2014](?=\s|$)|(?=\s|$))",
     re.IGNORECASE,
 )
 _KINDS: dict[str, CaptionKind] = {"f": "figure", "t": "table"}

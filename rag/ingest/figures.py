@@ -27,13 +27,18 @@ from rag.ingest.layout import (
 )
 from rag.types import BBox
 
-# Points. Marks nearer than this are one drawing; panels nearer than this can be one figure; labels are looked for this
+# Points. A rule this near touches a drawing; marks nearer than the second are one drawing; panels nearer than this can be one figure; labels are looked for this
 # far from a figure; a figure is at least this wide and high.
+_TOUCH_GAP = 3.0
 _MARK_GAP = 14.0
 _PANEL_GAP = 60.0
 _LABEL_REACH = 45.0
 _LEAST_SIDE = 25.0
 _INK_DPI = 144
+# Letters in the longest label, and in what a font must set elsewhere on the page to be one of running text.
+_LABEL_LETTERS, _RUNNING_LETTERS = 60, 100
+# Marks of the least figure, where the layout model sees a picture there and where it does not.
+_FEW_MARKS, _MANY_MARKS = 4, 8
 _RUNNING_KINDS = frozenset({"text", "list-item", "section-header", "title", "footnote", "caption"})
 
 
@@ -75,8 +80,9 @@ def find_figures(
     marks = _with_true_frames(marks, page_box)
     drawn = _significant(marks, page_box, layout)
     drawings = [_Drawing(tuple(group)) for group in _cluster(drawn, captions, layout)]
-    drawings = [_with_rules(d, marks, lines, captions) for d in drawings if _is_figure(d, layout)]
-    drawings = _with_labels(drawings, free, layout)
+    drawings = [_with_rules(drawing, marks, lines, captions) for drawing in drawings]
+    drawings = [drawing for drawing in drawings if _is_figure(drawing, layout)]
+    drawings = _with_labels(drawings, free, captions, layout)
     drawings = _merge_panels(drawings, lines, captions)
     figures = [_tighten(page, drawing, lines) for drawing in drawings]
     return sorted(figures, key=lambda figure: (figure.bbox[1], figure.bbox[0]))
@@ -95,7 +101,7 @@ def _significant(marks: Sequence[Mark], page_box: BBox, layout: Sequence[LayoutB
             continue
         if mark.frame is None:
             in_furniture = any(share_inside(mark.bbox, grow(box, 3)) > 0.5 for box in furniture)
-            if in_furniture or _is_rule(mark) or _is_backdrop(mark, running):
+            if in_furniture or mark.kind == "rule" or _is_backdrop(mark, running):
                 continue
         kept.append(mark)
     return kept
@@ -108,14 +114,9 @@ def _with_true_frames(marks: Sequence[Mark], page_box: BBox) -> list[Mark]:
     return [mark if mark.frame in true else replace(mark, frame=None) for mark in marks]
 
 
-def _is_rule(mark: Mark) -> bool:
-    width, height = mark.bbox[2] - mark.bbox[0], mark.bbox[3] - mark.bbox[1]
-    return mark.kind == "path" and min(width, height) < 2.0
-
-
 def _is_backdrop(mark: Mark, running: Sequence[BBox]) -> bool:
     """Whether a box mostly holds running text: the shade or frame of a code listing, a highlighted word."""
-    if mark.kind != "path":
+    if mark.kind != "box":
         return False
     held = sum(area(intersect(mark.bbox, box)) for box in running)
     return held > 0.5 * area(mark.bbox)
@@ -186,14 +187,16 @@ def _is_figure(drawing: _Drawing, layout: Sequence[LayoutBox]) -> bool:
         return False
     if any(mark.kind == "image" for mark in drawing.marks) or drawing.frames:
         return True
-    seen = any(area(intersect(box, b.bbox)) > 0.3 * area(box) for b in layout if b.kind == "picture")
-    return len(drawing.marks) > (3 if seen else 7)
+    if any(area(intersect(box, b.bbox)) > 0.3 * area(box) for b in layout if b.kind == "picture"):
+        return len(drawing.marks) >= _FEW_MARKS
+    # On the drawing's word alone: enough of it, and something that no table or framed text has.
+    return len(drawing.marks) >= _MANY_MARKS and any(mark.kind == "curve" for mark in drawing.marks)
 
 
 def _with_rules(
     drawing: _Drawing, marks: Sequence[Mark], lines: Sequence[Line], captions: Sequence[Caption]
 ) -> _Drawing:
-    """The drawing with the plain rules (legend keys, single ticks) drawn in the same go.
+    """The drawing with the plain rules that touch it (axes, ticks) or were drawn in the same go (legend keys).
 
     Going through the page's operations from the drawing's first one backwards and its last one onwards, rules near it
     are taken in until there is text that is not in a font of the drawing or not near it. A frame settles the matter
@@ -218,11 +221,12 @@ def _with_rules(
             elif not all(line.font in fonts and max(gaps(line.bbox, box)) < _PANEL_GAP for line in shown[operation]):
                 break
             operation += step
+    touching = [mark for mark in others.values() if max(gaps(mark.bbox, box)) < _TOUCH_GAP]
     near = [
         mark
-        for mark in inside
+        for mark in dict.fromkeys((*inside, *touching))
         if max(gaps(mark.bbox, box)) < _PANEL_GAP
-        and _is_rule(mark)
+        and mark.kind == "rule"
         and not any(_stands_between(wall, mark.bbox, box) for wall in walls)
     ]
     return _Drawing(tuple(sorted((*drawing.marks, *near), key=lambda mark: mark.operation)))
@@ -231,26 +235,53 @@ def _with_rules(
 # --- labels ----------------------------------------------------------------------------------------------------------
 
 
-def _with_labels(drawings: Sequence[_Drawing], lines: Sequence[Line], layout: Sequence[LayoutBox]) -> list[_Drawing]:
+def _with_labels(
+    drawings: Sequence[_Drawing], lines: Sequence[Line], captions: Sequence[Caption], layout: Sequence[LayoutBox]
+) -> list[_Drawing]:
     """Each drawing with its text: shown between its strokes, inside its frame or marks, or close by in its font."""
     owned = [tuple(line for line in lines if _is_drawn_with(line, drawing, lines)) for drawing in drawings]
     taken = {line for group in owned for line in group}
-    running_fonts = {line.font for line in lines if line not in taken}
+    waiting: list[list[Line]] = [[] for _ in drawings]
+    free = [line for line in lines if line not in taken]
+    boxes = [drawing.bbox for drawing in drawings]
+    for line in free if drawings else ():
+        distances = [max(gaps(line.bbox, box)) for box in boxes]
+        waiting[distances.index(min(distances))].append(line)
+    running_fonts = _running_fonts(free, boxes)
+    walls = [caption.bbox for caption in captions]
     result = []
-    for drawing, own in zip(drawings, owned, strict=True):
+    for drawing, own, near in zip(drawings, owned, waiting, strict=True):
         fonts = {line.font for line in own} - running_fonts
-        labels = list(own)
-        waiting = [line for line in lines if line not in taken]
-        grown = True
-        while grown:
-            box = _Drawing(drawing.marks, tuple(labels)).bbox
-            near = [line for line in waiting if _is_label(line, box, fonts, drawing, layout)]
-            waiting = [line for line in waiting if line not in near]
-            labels.extend(near)
-            taken.update(near)
-            grown = bool(near)
-        result.append(_Drawing(drawing.marks, tuple(labels)))
+        result.append(_grown(_Drawing(drawing.marks, own), near, fonts, walls, layout))
     return result
+
+
+def _grown(
+    drawing: _Drawing, waiting: Sequence[Line], fonts: set[str], walls: Sequence[BBox], layout: Sequence[LayoutBox]
+) -> _Drawing:
+    """The drawing with those of the `waiting` lines that are its labels; each one taken in may bring others near."""
+    while True:
+        box = drawing.bbox
+        near = [
+            line
+            for line in waiting
+            if line not in drawing.lines
+            and _is_label(line, box, fonts, drawing, layout)
+            and not any(_stands_between(wall, line.bbox, box) for wall in walls)
+        ]
+        if not near:
+            return drawing
+        drawing = _Drawing(drawing.marks, (*drawing.lines, *near))
+
+
+def _running_fonts(lines: Sequence[Line], drawings: Sequence[BBox]) -> set[str]:
+    """Fonts with more than a line or two of text in `lines` that can't be a label: far from all drawings, or long."""
+    letters: Counter[str] = Counter()
+    for line in lines:
+        is_far = all(max(gaps(line.bbox, box)) > _LABEL_REACH for box in drawings)
+        if is_far or len(line.text) > _LABEL_LETTERS:
+            letters[line.font] += len(line.text)
+    return {font for font, count in letters.items() if count > _RUNNING_LETTERS}
 
 
 def _is_drawn_with(line: Line, drawing: _Drawing, lines: Sequence[Line]) -> bool:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import pymupdf
 
@@ -17,6 +17,9 @@ from rag.types import BBox
 
 # A gap wider than this part of the font size is a word space, even where the file holds no space character.
 _SPACE_EM = 0.2
+# Points: what is thinner is a rule. Sides of the most complicated box (a rounded one has its corners as well).
+_RULE_WIDTH = 2.0
+_BOX_SIDES = 6
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """A visible stroke, fill or image, cut to the clip in force. `frame` is the outermost clip's box (an included
-    graphic's canvas) or None; `operation` numbers the page's drawing operations."""
+    """A visible stroke, fill or image, cut to the clip in force. `kind` tells straight rules and boxes, which tables
+    and text are set with too, from what only graphics have; `frame` is the outermost clip's box (an included graphic's
+    canvas) or None; `operation` numbers the page's drawing operations."""
 
     bbox: BBox
-    kind: str
+    kind: Literal["rule", "box", "curve", "image"]
     operation: int
     frame: BBox | None
 
@@ -265,7 +269,7 @@ def page_marks(page: pymupdf.Page) -> list[Mark]:
             continue
         box = intersect(_inked(item), limit)
         if box is not None and _is_visible(item):
-            marks.append(Mark(box, "path", item["seqno"], clips[0][1] if clips else None))
+            marks.append(Mark(box, _path_kind(item, box), item["seqno"], clips[0][1] if clips else None))
     for operation, (kind, rect) in enumerate(page.get_bboxlog()):
         box = intersect(tuple(rect), bounds) if kind in ("fill-image", "fill-imgmask", "fill-shade") else None
         if box is not None:
@@ -275,6 +279,26 @@ def page_marks(page: pymupdf.Page) -> list[Mark]:
 
 def _inked(item: dict[str, Any]) -> BBox:
     return grow(tuple(item["rect"]), (item.get("width") or 0.0) / 2 if "s" in item["type"] else 0.0)
+
+
+def _path_kind(item: dict[str, Any], box: BBox) -> Literal["rule", "box", "curve"]:
+    if min(box[2] - box[0], box[3] - box[1]) < _RULE_WIDTH:
+        return "rule"
+    parts = item["items"]
+    # A step curve has straight sides as well, but more of them than any box.
+    return "box" if len(parts) <= _BOX_SIDES and all(_is_square(part) for part in parts) else "curve"
+
+
+def _is_square(part: tuple[Any, ...]) -> bool:
+    """Whether a path's part (PyMuPDF: operator, then points or a rectangle) runs along the page's axes."""
+    if part[0] == "re":
+        return True
+    if part[0] == "c":
+        return False
+    points = [tuple(point) for point in (part[1] if part[0] == "qu" else part[1:])]
+    if part[0] == "qu":  # corners in the order upper left, upper right, lower left, lower right
+        points = [points[0], points[1], points[3], points[2]]
+    return all(min(abs(a[0] - b[0]), abs(a[1] - b[1])) < 0.1 for a, b in pairwise(points))
 
 
 def _is_visible(item: dict[str, Any]) -> bool:
