@@ -39,6 +39,6 @@ def scripted(*events: Delta | Finish | Exception, vision: bool = False, price: f
         vision=vision,
         usd_per_million_input=price,
         usd_per_million_output=price,
-        make=lambda *args, **kwargs: generator,
+        maker=lambda spec, call: generator,
     )
     return spec, generator
