@@ -123,9 +123,13 @@ class SessionKeys:
             UsageError: visitors' keys are switched off, there is no session, or it is no key.
         """
         if not self.allowed:
-            raise UsageError("Own keys are switched off here (FUSEBOX_VISITOR_KEYS=0); choose a generator that needs none.")
+            raise UsageError(
+                "Own keys are switched off here (FUSEBOX_VISITOR_KEYS=0); choose a generator that needs none."
+            )
         if not session or not variable:
-            raise UsageError("A key belongs to a session and a generator that needs one; reload the page and choose one.")
+            raise UsageError(
+                "A key belongs to a session and a generator that needs one; reload the page and choose one."
+            )
         secret = parse_key(text) if text.strip() else None
         with self._lock:
             self._expire()

@@ -9,14 +9,18 @@ import time
 import unicodedata
 import uuid
 from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from rag import branches, gate, prompt
 from rag.corpus import Corpus
-from rag.errors import FuseboxError, UsageError
-from rag.generators.registry import GeneratorSpec, cost_usd
-from rag.types import Delta, Finish, Generation, Prompt, System, Trace
+from rag.errors import CorpusError, UsageError
+from rag.generators.access import OPERATOR, Access
+from rag.generators.answer import answer
+from rag.generators.spec import GeneratorSpec
+from rag.types import PromptImage, System, Trace
 
 MAX_QUESTION_CHARS = 2_000
 
@@ -61,6 +65,7 @@ def ask(
     exclude: Collection[str] = (),
     question_type: str | None = None,
     stopped: Callable[[], bool] = lambda: False,
+    access: Access = OPERATOR,
 ) -> Iterator[Trace]:
     """Answer ``question``, yielding fuller and fuller traces: evidence, prompt, the growing answer, the finished one.
 
@@ -71,7 +76,9 @@ def ask(
         corpus: an open corpus.
         exclude: item ids (chunk, ``triple:N``, crop) that retrieval may find but the prompt leaves out.
         question_type: the type where an evaluation knows it; it then decides what the gate lets through.
-        stopped: asked between pieces of the answer; once true, the answer ends as ``cancelled`` and stays partial.
+        stopped: asked between pieces of the answer and while nothing comes; once true, the request is aborted and the answer ends
+            as ``cancelled`` and stays partial.
+        access: with whose keys, and within which cap, the generator is called.
 
     Raises:
         UsageError: an empty or overlong question.
@@ -93,10 +100,11 @@ def ask(
     watch.lap("prompt")
     trace = replace(trace, prompt=sent, timings_ms=dict(watch.timings))
     yield trace
-    for generation in _generate(sent, generator, stopped):
-        citations = prompt.parse_citations(generation.text, sent.tags)
-        trace = replace(trace, generation=generation, citations=citations)
-        yield trace
+    with closing(answer(sent, generator, access, partial(_pixels, corpus), stopped)) as generations:
+        for generation in generations:
+            citations = prompt.parse_citations(generation.text, sent.tags)
+            trace = replace(trace, generation=generation, citations=citations)
+            yield trace
     watch.lap("generation")
     yield replace(trace, timings_ms=dict(watch.timings))
 
@@ -124,37 +132,13 @@ def _retrieve(
     yield replace(trace, evidence=replace(evidence, gate=decision), timings_ms=dict(watch.timings))
 
 
-def _generate(sent: Prompt, spec: GeneratorSpec, stopped: Callable[[], bool]) -> Iterator[Generation]:
-    """The answer as it grows. A failure of the generator is a value, not an exception: the evidence stays on the page."""
-    start = time.perf_counter()
-    answer = Generation(text="")
+def _pixels(corpus: Corpus, image: PromptImage) -> bytes:
+    """The bytes of an image of the prompt.
+
+    Raises:
+        CorpusError: the file is gone.
+    """
     try:
-        stream = spec.make().stream(sent)
-        for event in stream:
-            elapsed = 1000 * (time.perf_counter() - start)
-            answer = _with(answer, event, elapsed, spec)
-            if answer.finish is None and stopped():
-                answer = replace(answer, finish="cancelled", latency_ms=elapsed)
-            yield answer
-            if answer.finish is not None:
-                return
-        answer = replace(answer, finish="error", error=f"{spec.label} ended without saying that it was done; ask again.")
-    except FuseboxError as error:
-        answer = replace(answer, finish="error", error=str(error))
-    yield replace(answer, latency_ms=1000 * (time.perf_counter() - start))
-
-
-def _with(answer: Generation, event: Delta | Finish, elapsed: float, spec: GeneratorSpec) -> Generation:
-    if isinstance(event, Delta):
-        first = answer.ttft_ms if answer.ttft_ms is not None else elapsed
-        return replace(answer, text=answer.text + event.text, ttft_ms=first)
-    usage = event.usage
-    return replace(
-        answer,
-        usage=usage,
-        latency_ms=elapsed,
-        cost_usd=cost_usd(spec, usage.input_tokens, usage.output_tokens),
-        finish=event.finish,
-        error=event.error,
-        abstained=event.finish == "stop" and prompt.is_abstention(answer.text),
-    )
+        return corpus.image_path(image.file).read_bytes()
+    except OSError as error:
+        raise CorpusError(f"{image.file} can't be read ({error.strerror}); build the corpus again.") from error

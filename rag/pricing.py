@@ -88,7 +88,9 @@ def _llama_4(width: int, height: int) -> int:
     return whole if tiles == 1 else whole + tiles * (LLAMA_4_TILE_TOKENS + 1)
 
 
-_OPENAI_SOURCE = "OpenAI, Images and vision, Calculating costs, detail high: {base} tokens and {tile} for each 512 px tile"
+_OPENAI_SOURCE = (
+    "OpenAI, Images and vision, Calculating costs, detail high: {base} tokens and {tile} for each 512 px tile"
+)
 
 IMAGE_RULES: dict[str, ImageRule] = {
     rule.name: rule

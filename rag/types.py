@@ -318,13 +318,14 @@ class Delta:
 @dataclass(frozen=True, slots=True)
 class Finish:
     """The end of a stream. ``reason`` is the provider's own word for it; ``notice`` says in one sentence what an end other than
-    ``stop`` means for the answer."""
+    ``stop`` means for the answer; ``refused``: the provider turned the request away, so that nothing is billed."""
 
     usage: Usage
     finish: FinishReason
     error: str = ""
     reason: str = ""
     notice: str = ""
+    refused: bool = False
 
 
 GeneratorEvent = Sent | Waiting | Delta | Finish

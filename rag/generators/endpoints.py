@@ -99,7 +99,9 @@ def load(path: Path, listed: Mapping[str, GeneratorSpec]) -> dict[str, Generator
     try:
         raw = path.read_bytes()
         if len(raw) > MAX_FILE_BYTES:
-            raise UsageError(f"FUSEBOX_ENDPOINTS: {path} has more than {MAX_FILE_BYTES:,} bytes; it is not the file you mean.")
+            raise UsageError(
+                f"FUSEBOX_ENDPOINTS: {path} has more than {MAX_FILE_BYTES:,} bytes; it is not the file you mean."
+            )
         document = tomllib.loads(raw.decode())
     except OSError as error:
         raise UsageError(f"FUSEBOX_ENDPOINTS: {path} can't be read ({error.strerror}); correct the path.") from error
@@ -173,6 +175,8 @@ def _priced(tables: Any, listed: Mapping[str, GeneratorSpec], where: str) -> dic
     generators = dict(listed)
     for name, table in tables.items():
         if name not in listed:
-            raise UsageError(f"{where}: prices for {name!r}, but there is no such generator; there are {', '.join(listed)}.")
+            raise UsageError(
+                f"{where}: prices for {name!r}, but there is no such generator; there are {', '.join(listed)}."
+            )
         generators[name] = _with_prices(listed[name], _checked(table, _PRICES, f"{where}, prices.{name}"))
     return generators

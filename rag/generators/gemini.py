@@ -154,7 +154,8 @@ def _contents(prompt: Prompt, images: tuple[EncodedImage, ...]) -> Any:
         types.Part.from_text(text=part)
         if isinstance(part, str)
         else types.Part.from_bytes(data=images[part].data, mime_type=images[part].sent.media_type)
-        for part in runs(prompt)
+        for part in runs(prompt, with_images=bool(images))
+        if part != ""
     ]
     return [types.Content(role="user", parts=parts)]
 

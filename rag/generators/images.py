@@ -1,4 +1,4 @@
-"""A crop's pixels as a provider takes them: PNG or JPEG, within its limits; the very bytes that go out have a digest."""
+"""A crop's pixels as a provider takes them, within its limits; the very bytes that go out have a digest."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from rag.errors import GeneratorError
 from rag.types import PromptImage, SentImage
 
 JPEG_QUALITIES = (90, 80, 70)
-_AS_IT_IS = {"PNG": "image/png", "JPEG": "image/jpeg"}
+_MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """The largest image that is sent: pixels on the longer side, bytes of the file."""
+    """The images that a provider takes: pixels on the longer side, bytes of the file, formats (as Pillow names them)."""
 
     max_side: int = 2_048
     max_bytes: int = 5_000_000
+    formats: frozenset[str] = frozenset({"PNG", "JPEG"})
 
     def fit(self, width: int, height: int) -> tuple[int, int]:
         """The size an image is sent with; never larger than it is."""
@@ -40,16 +41,16 @@ class EncodedImage:
 
 
 def encode(image: PromptImage, raw: bytes, limits: ImageLimits) -> EncodedImage:
-    """``raw`` (a file's bytes) within ``limits``; a PNG or JPEG that is within them goes out as it is, byte for byte.
+    """``raw`` (a file's bytes) within ``limits``; an image that is within them goes out as it is, byte for byte.
 
     Raises:
         GeneratorError: the file is no image that can be read, or can't be brought under the limit.
     """
     try:
         with Image.open(io.BytesIO(raw)) as opened:
-            media_type = _AS_IT_IS.get(opened.format or "")
-            if media_type and max(opened.size) <= limits.max_side and len(raw) <= limits.max_bytes:
-                return _encoded(image, raw, media_type, opened.size, reencoded=False)
+            form = opened.format or ""
+            if form in limits.formats and max(opened.size) <= limits.max_side and len(raw) <= limits.max_bytes:
+                return _encoded(image, raw, _MEDIA_TYPES[form], opened.size, reencoded=False)
             pixels = _flat(opened)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise GeneratorError(

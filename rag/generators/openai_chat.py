@@ -99,7 +99,10 @@ class OpenAIWire:
         return {
             "model": self._spec.model,
             "messages": [
-                {"role": message.role, "content": _content(prompt, images) if message.role == "user" else message.content}
+                {
+                    "role": message.role,
+                    "content": _content(prompt, images) if message.role == "user" else message.content,
+                }
                 for message in prompt.messages
             ],
             "temperature": 0,
@@ -143,13 +146,15 @@ class OpenAIWire:
 
 def _content(prompt: Prompt, images: tuple[EncodedImage, ...]) -> str | list[dict[str, Any]]:
     """Plain text, or text and images in their order."""
-    parts = list(runs(prompt))
     if not images:
-        return "".join(part for part in parts if isinstance(part, str))
-    return [
-        {"type": "text", "text": part} if isinstance(part, str) else {"type": "image_url", "image_url": _image(images[part])}
-        for part in parts
-    ]
+        return "".join(part for part in runs(prompt, with_images=False) if isinstance(part, str))
+    return [_part(part, images) for part in runs(prompt, with_images=True) if part != ""]
+
+
+def _part(part: str | int, images: tuple[EncodedImage, ...]) -> dict[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    return {"type": "image_url", "image_url": _image(images[part])}
 
 
 def _image(image: EncodedImage) -> dict[str, str]:

@@ -19,7 +19,17 @@ from rag.generators.spec import Access, Call, GeneratorSpec, Timeouts
 from rag.pricing import cost_usd
 from rag.types import Generator
 
-__all__ = ["GENERATORS", "LISTED", "Access", "Call", "GeneratorSpec", "Timeouts", "cost_usd", "generator_named", "load_generators"]
+__all__ = [
+    "GENERATORS",
+    "LISTED",
+    "Access",
+    "Call",
+    "GeneratorSpec",
+    "Timeouts",
+    "cost_usd",
+    "generator_named",
+    "load_generators",
+]
 
 OPENAI_URL = "https://api.openai.com/v1"
 DEEPINFRA_URL = "https://api.deepinfra.com/v1/openai"
@@ -29,10 +39,12 @@ PRICES_SOURCE = "the study, Table I (prices at the time of its experiments)"
 PRICES_READ = "2026-11-30"
 """The day on which Table I was read."""
 
-# Documented limits: OpenAI 50 MB a request, DeepInfra 20 MB an image, Gemini 7 MB a file sent inline. OpenAI scales to 2048 px itself.
-_OPENAI_IMAGES = ImageLimits(max_side=2_048, max_bytes=15_000_000)
-_DEEPINFRA_IMAGES = ImageLimits(max_side=2_048, max_bytes=15_000_000)
-_GEMINI_IMAGES = ImageLimits(max_side=3_072, max_bytes=7_000_000)
+# Documented limits: OpenAI 50 MB a request, DeepInfra 20 MB an image, Gemini 7 MB a file sent inline; all three take PNG, JPEG and
+# WebP. OpenAI scales to 2,048 px itself.
+_FORMATS = frozenset({"PNG", "JPEG", "WEBP"})
+_OPENAI_IMAGES = ImageLimits(max_side=2_048, max_bytes=15_000_000, formats=_FORMATS)
+_DEEPINFRA_IMAGES = ImageLimits(max_side=2_048, max_bytes=15_000_000, formats=_FORMATS)
+_GEMINI_IMAGES = ImageLimits(max_side=3_072, max_bytes=7_000_000, formats=_FORMATS)
 
 
 def _extractive(_spec: GeneratorSpec, _call: Call) -> Generator:
@@ -119,9 +131,7 @@ LISTED: dict[str, GeneratorSpec] = {
     for spec in (
         EXTRACTIVE,
         _llama("llama-4-scout", "Llama 4 Scout", "meta-llama/Llama-4-Scout-17B-16E-Instruct", 0.08, 0.30),
-        _llama(
-            "llama-4-maverick", "Llama 4 Maverick", "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8", 0.15, 0.60
-        ),
+        _llama("llama-4-maverick", "Llama 4 Maverick", "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8", 0.15, 0.60),
         _openai("gpt-4o-mini", "GPT-4o-mini", "closed", 0.15, 0.60),
         GEMINI,
         _openai("gpt-4o", "GPT-4o", "diagnostic", 2.50, 10.00),

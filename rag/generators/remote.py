@@ -93,7 +93,8 @@ class RemoteGenerator:
         Raises:
             GeneratorError: an image can't be read or brought under the provider's limits.
         """
-        images = tuple(encode(i, self._call.read_image(i), self._spec.image_limits) for i in prompt.images)
+        wanted = prompt.images if self._spec.vision else ()
+        images = tuple(encode(i, self._call.read_image(i), self._spec.image_limits) for i in wanted)
         yield Sent(tuple(image.sent for image in images))
         yield from bridge.run(lambda: self._tries(prompt, images))
 
@@ -183,7 +184,10 @@ _ODD_END = "{provider} ended the answer for a reason of its own ({reason}). Ask 
 _NOTICES = {
     ("length", False): "{provider} cut the answer off at the limit of {limit} tokens ({reason}); it is partial.",
     ("length", True): "{provider} reached the limit of {limit} tokens before any answer came ({reason}){thinking}.",
-    ("content_filter", False): "The content filter of {provider} ended the answer ({reason}); what there is of it is partial.",
+    (
+        "content_filter",
+        False,
+    ): "The content filter of {provider} ended the answer ({reason}); what there is of it is partial.",
     ("content_filter", True): "The content filter of {provider} withheld the answer ({reason}).",
 }
 """(finish, whether there is no text) -> what it means for the answer."""
@@ -247,7 +251,9 @@ _NETWORK = "check the network and the base URL, or choose another generator"
 
 def not_the_protocol(what: str) -> Failure:
     """The server speaks, but something else."""
-    return Failure(f"sent something that is not of its protocol ({what})", "check the base URL; if it is right, ask again")
+    return Failure(
+        f"sent something that is not of its protocol ({what})", "check the base URL; if it is right, ask again"
+    )
 
 
 def whose(spec: GeneratorSpec, credential: Credential) -> str:
@@ -267,16 +273,16 @@ def token_count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def runs(prompt: Prompt) -> Iterator[str | int]:
-    """The user message as runs of text with the images at their place, by number: an image follows the segment with its tag."""
+def runs(prompt: Prompt, with_images: bool) -> Iterator[str | int]:
+    """The user message as runs of text with the images, by number, at their place: after the segment that has their tag."""
     text, number = "", 0
     for segment in prompt.segments:
         if segment.kind == "image":
-            if text:
+            if with_images:
                 yield text
-            yield number
-            text, number = "", number + 1
+                yield number
+                text = ""
+            number += 1
         elif segment.kind != "instruction":
             text += segment.text
-    if text:
-        yield text
+    yield text

@@ -76,13 +76,19 @@ class Failure:
 _LATER = "ask again in a while, or choose another generator"
 
 REFUSALS: dict[int, tuple[str, str]] = {
-    400: ("refused the request", "change the question or the settings; if it stays, the model may not take this kind of input"),
+    400: (
+        "refused the request",
+        "change the question or the settings; if it stays, the model may not take this kind of input",
+    ),
     401: ("refused the key", "check {key}"),
     402: ("wants to be paid first: the account has no credit", "top it up, or choose another generator"),
     403: ("does not allow this key to use the model {model}", "use a key that may, or choose another generator"),
     404: ("does not know the model {model} at this address", "check the model's name and the base URL"),
     413: ("finds the request too large", "leave evidence out, or send captions instead of pixels"),
-    422: ("refused the request", "change the question or the settings; if it stays, the model may not take this kind of input"),
+    422: (
+        "refused the request",
+        "change the question or the settings; if it stays, the model may not take this kind of input",
+    ),
     429: ("is limiting requests", _LATER),
 }
 """Status -> cause and remedy."""
@@ -113,7 +119,9 @@ def from_status(
         now: the time by which a date in ``Retry-After`` is measured.
     """
     if exhausted:
-        return Failure(f"says that the quota is used up ({status})", "top the account up, or choose another generator", status)
+        return Failure(
+            f"says that the quota is used up ({status})", "top the account up, or choose another generator", status
+        )
     server = status >= 500
     cause, remedy = REFUSALS.get(status, ("failed" if server else "refused the request", _LATER))
     cause = f"{cause.format(model=model)} ({status})"
