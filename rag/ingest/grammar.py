@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ MAX_WORDS = 8
 _MAX_RELATION_WORDS = 8
 _MAX_SUBJECT_WORDS = 7
 _MAX_CONJUNCTS = 6
+_LEAST_WORDS = 4
 _LEAST_WORD_SHARE = 0.7
 
 
@@ -50,9 +51,10 @@ _VAGUE = _words(
     thing things way ways fact reason reasons case cases example examples point one ones other others former
     latter lot rest following idea issue issues problem question questions bit kind sort type author authors
     section chapter sense result results order thanks reader readers people person time times something anything
-    nothing everything number set part place use form basis end side note notes line lines page comparison
+    nothing everything number set part place use form basis end side note notes line page comparison
     default addition contrast importance interest reference sake purpose present paper document value values
-    option choice advantage
+    option choice advantage left right hand hands detail details definition principle consequence turn instance general
+    particular practice appendix exception moment user users term terms etc look step step-by-step help
     """
 )
 _PLAIN_ADJECTIVES = _words(
@@ -69,6 +71,27 @@ _PREPOSITIONS = _words(
     about per upon during after before around like than towards onto using based
     """
 )
+_EITHER_NUMBER = frozenset({"data", "series", "statistics", "means", "majority", "half"})
+_COMPLEMENTS = frozenset({"dobj", "attr", "acomp", "oprd", "dative", "ccomp", "xcomp"})
+_WRITERS = frozenset({"we", "one", "you", "i"})
+_DO = frozenset({"do", "does", "did"})
+_NOT_PASSIVE = _words(
+    "have had be do did want wanted need needed like liked let get got think thought wish note go try"
+)
+_PARTICIPLES = dict(
+    pair.split(":")
+    for pair in _words(
+        """
+        fit:fitted make:made made:made take:taken took:taken show:shown see:seen saw:seen find:found found:found
+        give:given gave:given write:written wrote:written draw:drawn drew:drawn choose:chosen chose:chosen
+        build:built built:built set:set put:put split:split break:broken broke:broken know:known knew:known
+        hold:held held:held keep:kept kept:kept leave:left left:left run:run ran:run plot:plotted drop:dropped
+        refer:referred read:read cut:cut begin:begun began:begun bring:brought brought:brought forget:forgotten
+        map:mapped spread:spread understand:understood
+        """
+    )
+)
+_PLACES = frozenset({"in", "on", "between", "from", "within", "under"})
 _CONTRACTIONS = {
     "n't": "not",
     "n’t": "not",
@@ -83,6 +106,7 @@ _CONTRACTIONS = {
 _NAME = re.compile(r"[\w\s\-–—'’.,/()%+&:]+")
 _LETTERS = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W\d_][\w'’.\-–/]*")
+_TELLING = re.compile(r"[^\W\d_]{3}|[A-Z]{2}")
 _ACRONYM = re.compile(r"[A-Z][A-Za-z0-9\-]{1,9}")
 
 
@@ -103,29 +127,35 @@ class _Phrase:
     tokens: tuple[Token, ...]
 
 
-def statements(doc: Doc, *, whole: bool = True) -> Iterator[Statement]:
+_Relation = tuple["Token | str", ...]
+"""The words of a relation: tokens of the text, and words put in ("be")."""
+
+
+def statements(doc: Doc, *, whole: bool = True, label: str = "") -> Iterator[Statement]:
     """Every fact stated in the text, in the order of its sentences.
 
-    Where ``whole`` is false the text may be cut at both ends: a first sentence in lower case and a last one without its
-    full stop are left out.
+    Where ``whole`` is false the text may be cut at both ends: facts are left out that take words from the start of a
+    first sentence in lower case, or from the end of a last one without its full stop. ``label`` is what a caption was
+    parted from ("Figure 4.2:"); it stands right before the text, so that its fact starts at a negative offset.
     """
-    sentences = list(doc.sents)
-    for index, sentence in enumerate(sentences):
-        first = not whole and index == 0
-        last = not whole and index == len(sentences) - 1
-        if _is_statement(sentence, first=first, last=last):
-            for token in sentence:
-                yield from _of_token(token)
+    sentences = [sentence for sentence in doc.sents if sentence.text.strip()]
+    if not sentences:
+        return
+    first, last = sentences[0], sentences[-1]
+    start = first[0].idx + 1 if not whole and not label and first.text.strip()[0].islower() else -len(doc.text)
+    end = last.end_char - 1 if not whole and not last.text.rstrip(" )”\"'").endswith((".", "!", ":")) else last.end_char
+    if label:
+        yield from _of_caption(first.root, label)
+    for sentence in sentences:
+        if _is_statement(sentence):
+            found = (statement for token in sentence for statement in _of_token(token))
+            yield from (statement for statement in found if start <= statement.start and statement.end <= end)
 
 
-def _is_statement(sentence: Span, *, first: bool, last: bool) -> bool:
-    text = sentence.text.strip()
-    tokens = text.split()
-    if len(tokens) < 4 or "?" in text:
-        return False
-    if (first and text[0].islower()) or (last and not text.endswith((".", "!", ":", ".)", ".”"))):
-        return False
-    return sum(bool(_WORD.match(token.strip("(“‘'\""))) for token in tokens) >= _LEAST_WORD_SHARE * len(tokens)
+def _is_statement(sentence: Span) -> bool:
+    tokens = sentence.text.split()
+    words = sum(bool(_WORD.match(token.strip("(“‘'\""))) for token in tokens)
+    return len(tokens) >= _LEAST_WORDS and "?" not in sentence.text and words >= _LEAST_WORD_SHARE * len(tokens)
 
 
 def _of_token(token: Token) -> Iterator[Statement]:
@@ -141,17 +171,86 @@ def _of_token(token: Token) -> Iterator[Statement]:
 
 
 def _of_clause(verb: Token) -> Iterator[Statement]:
-    if _is_hypothetical(verb):
+    if not _is_finite(verb) or _is_hypothetical(verb):
+        return
+    if any(child.dep_ == "nsubj" and child.lower_ in _WRITERS for child in verb.children):
+        yield from _turned_passive(verb)
         return
     heads = _subjects(verb)
     if not heads:
         return
-    subjects = [phrase for head in heads if (phrase := _subject(head, verb))]
+    subjects = [phrase for head in heads if _agrees(head, verb) and (phrase := _subject(head, verb))]
     if not subjects:
         return
     for relation, object_ in _predicates(verb, ()):
         for subject in subjects:
             yield from _statement(subject, relation, object_)
+
+
+def _turned_passive(verb: Token) -> Iterator[Statement]:
+    """*Cox model | can be used to test | effect* from "We can use a Cox model to test the effect"."""
+    auxiliaries = [child for child in verb.children if child.dep_ in ("aux", "neg")]
+    if verb.lower_ in _NOT_PASSIVE or any(c.dep_ == "neg" or c.lower_ in _DO for c in auxiliaries):
+        return
+    for thing in (head for c in verb.children if c.dep_ == "dobj" and c.i > verb.i for head in _with_conjuncts(c)):
+        subject = _subject(thing, verb)
+        if subject is None:
+            continue
+        participle = verb.lower_ if verb.tag_ == "VBN" else _participle(verb.lower_)
+        base = (*_passive_auxiliaries(verb, auxiliaries, thing), participle)
+        for relation, object_ in _behind(verb, thing, base):
+            yield from _statement(subject, relation, object_)
+
+
+def _behind(verb: Token, thing: Token, base: _Relation) -> Iterator[tuple[_Relation, _Phrase]]:
+    """What follows the object of a verb: where, with what, or to what end."""
+    for child in verb.children:
+        if child.dep_ == "prep" and child.i > thing.i:
+            yield from _of_preposition(base, child)
+        elif child.dep_ in ("xcomp", "advcl") and any(c.lower_ == "to" for c in child.lefts):
+            yield from _predicates(child, base)
+
+
+def _passive_auxiliaries(verb: Token, auxiliaries: Sequence[Token], subject: Token) -> tuple[str, ...]:
+    words = tuple(child.lower_ for child in auxiliaries)
+    several = subject.tag_ in ("NNS", "NNPS")
+    if any(child.tag_ == "MD" for child in auxiliaries):
+        return (*words, "be")
+    if words:
+        return ("have" if several else "has", "been")
+    if verb.tag_ == "VBD":
+        return ("were",) if several else ("was",)
+    return ("are",) if several else ("is",)
+
+
+def _participle(verb: str) -> str:
+    if verb in _PARTICIPLES:
+        return _PARTICIPLES[verb]
+    if verb.endswith("ed"):
+        return verb
+    if verb.endswith("e"):
+        return verb + "d"
+    return verb[:-1] + "ied" if verb.endswith("y") and verb[-2:-1] not in "aeou" else verb + "ed"
+
+
+def _is_finite(verb: Token) -> bool:
+    """Whether the verb makes a clause; others, and "data set" read as a verb, are misread fragments."""
+    helped = any(child.dep_ in ("aux", "auxpass") and child.lower_ != "to" for child in verb.children)
+    misread = verb.lower_ == "set" and verb.i > 0 and verb.nbor(-1).lower_ == "data"
+    joined = verb.dep_ in ("acl", "conj") and verb.tag_ in ("VBG", "VBN", "VB")
+    return not misread and (helped or joined or verb.tag_ in ("VBZ", "VBP", "VBD"))
+
+
+def _agrees(head: Token, verb: Token) -> bool:
+    """Whether subject and verb agree in number, as they do where the parse is right; "data" goes with both."""
+    several = any(child.dep_ == "conj" for child in head.children) or head.dep_ == "conj"
+    if verb.dep_ == "acl" or several or head.lower_ in _EITHER_NUMBER:
+        return True
+    helpers = [child for child in verb.children if child.dep_ in ("aux", "auxpass")]
+    leading = (helpers or [verb])[0]
+    if head.tag_ in ("NNS", "NNPS"):
+        return not (leading.tag_ == "VBZ" or leading.lower_ == "was")
+    return not (leading.tag_ == "VBP" or leading.lower_ == "were")
 
 
 def _is_hypothetical(verb: Token) -> bool:
@@ -198,21 +297,31 @@ def _with_conjuncts(token: Token) -> list[Token]:
     return [token, *token.conjuncts][:_MAX_CONJUNCTS] if token.dep_ != "conj" else [token]
 
 
-def _predicates(verb: Token, before: tuple[Token, ...]) -> Iterator[tuple[tuple[Token, ...], _Phrase]]:
+def _predicates(verb: Token, before: _Relation) -> Iterator[tuple[_Relation, _Phrase]]:
     """(relation tokens, object) of a verb; ``before`` are the verbs that govern it ("is used to")."""
     base = before + _verb_group(verb)
     direct = [c for c in verb.children if c.dep_ in ("dobj", "attr", "oprd", "dative") and c.pos_ in _NOUNS]
     for child in direct:
         for head in _with_conjuncts(child):
             yield from _object(base, head)
+    bare = not any(child.dep_ in _COMPLEMENTS for child in verb.children)
     for child in verb.children:
         if child.dep_ in ("acomp", "oprd") and child.pos_ in ("ADJ", "VERB"):
             yield from _of_adjective(base, child)
-        elif child.dep_ in ("prep", "agent"):
-            held = direct[-1:] if direct and direct[-1].i < child.i else []
-            yield from _of_preposition(base + tuple(t for head in held for t in _core(head)), child)
-        elif child.dep_ == "xcomp" and child.pos_ in ("VERB", "AUX") and not direct:
+        elif child.dep_ in ("prep", "agent") and bare and (verb.pos_ != "AUX" or child.lower_ in _PLACES):
+            yield from _of_preposition(base, child)
+        elif child.dep_ in ("prep", "agent") and len(direct) == 1 and direct[0].i < child.i and verb.pos_ != "AUX":
+            if not _points(direct[0]):
+                yield from _of_preposition((*base, *_core(direct[0])), child)
+        elif _carries_on(child, verb, free=not direct):
             yield from _predicates(child, base)
+
+
+def _carries_on(child: Token, verb: Token, *, free: bool) -> bool:
+    """Whether a second verb goes on with the first: "is used to test", "are computed using"."""
+    if child.lower_ == "using":
+        return child.dep_ in ("xcomp", "advcl") and child.i > verb.i
+    return free and child.dep_ == "xcomp" and child.pos_ in ("VERB", "AUX")
 
 
 def _verb_group(verb: Token) -> tuple[Token, ...]:
@@ -221,7 +330,7 @@ def _verb_group(verb: Token) -> tuple[Token, ...]:
     return tuple(sorted([*left, verb], key=lambda token: token.i))
 
 
-def _of_adjective(base: tuple[Token, ...], adjective: Token) -> Iterator[tuple[tuple[Token, ...], _Phrase]]:
+def _of_adjective(base: _Relation, adjective: Token) -> Iterator[tuple[_Relation, _Phrase]]:
     """ "is similar to X" has X for its object; "is asymmetric" has the adjective."""
     prepositions = [c for c in adjective.children if c.dep_ == "prep"]
     for preposition in prepositions:
@@ -232,7 +341,7 @@ def _of_adjective(base: tuple[Token, ...], adjective: Token) -> Iterator[tuple[t
         yield base, phrase
 
 
-def _of_preposition(base: tuple[Token, ...], preposition: Token) -> Iterator[tuple[tuple[Token, ...], _Phrase]]:
+def _of_preposition(base: _Relation, preposition: Token) -> Iterator[tuple[_Relation, _Phrase]]:
     if preposition.lower_ not in _PREPOSITIONS:
         return
     relation = (*base, preposition)
@@ -244,12 +353,12 @@ def _of_preposition(base: tuple[Token, ...], preposition: Token) -> Iterator[tup
             yield from _of_preposition(relation, child)
 
 
-def _object(relation: tuple[Token, ...], head: Token) -> Iterator[tuple[tuple[Token, ...], _Phrase]]:
+def _object(relation: _Relation, head: Token) -> Iterator[tuple[_Relation, _Phrase]]:
     """The noun phrase, and what its own prepositions lead to with the noun taken into the relation.
 
     "is a measure of association" says nothing with "measure" alone, so a noun with "of" is not given by itself.
     """
-    if any(child.lower_ in _POINTERS for child in head.lefts):
+    if _points(head):
         return
     prepositions = [c for c in head.children if c.dep_ == "prep" and c.i > head.i]
     complete = not any(c.lower_ == "of" for c in prepositions) and head.lower_ not in _VAGUE
@@ -260,6 +369,11 @@ def _object(relation: tuple[Token, ...], head: Token) -> Iterator[tuple[tuple[To
 
 
 # --- noun phrases ----------------------------------------------------------------------------------------------------
+
+
+def _points(head: Token) -> bool:
+    """Whether the noun only points at something said elsewhere ("this model", "its variance")."""
+    return any(child.lower_ in _POINTERS for child in head.lefts)
 
 
 def _core(head: Token) -> list[Token]:
@@ -280,7 +394,7 @@ def _core(head: Token) -> list[Token]:
 
 def _subject(head: Token, verb: Token) -> _Phrase | None:
     """A subject with all that restricts it, or nothing where that is too long or points elsewhere."""
-    if head.pos_ not in _NOUNS or head.lower_ in _VAGUE or any(c.lower_ in _POINTERS for c in head.lefts):
+    if head.pos_ not in _NOUNS or head.lower_ in _VAGUE or _points(head):
         return None
     if verb.dep_ in ("relcl", "acl"):
         return _phrase(_core(head))
@@ -294,7 +408,8 @@ def _subject(head: Token, verb: Token) -> _Phrase | None:
         tokens = [*tokens, *child.subtree]
     tokens = [token for token in tokens if not token.is_space]
     whole = [token.i for token in tokens] == list(range(tokens[0].i, tokens[-1].i + 1))
-    return _phrase(tokens) if whole and len(tokens) <= _MAX_SUBJECT_WORDS else None
+    fits = len(tokens) <= _MAX_SUBJECT_WORDS and tokens[-1].pos_ not in ("ADP", "CCONJ", "DET", "SCONJ", "PART")
+    return _phrase(tokens) if whole and fits else None
 
 
 def _phrase(tokens: Sequence[Token]) -> _Phrase | None:
@@ -309,7 +424,7 @@ def is_entity(text: str) -> bool:
     letters = len(_LETTERS.findall(text))
     return (
         bool(_NAME.fullmatch(text))
-        and letters >= 2
+        and bool(_TELLING.search(text))
         and letters >= 0.5 * len(text.replace(" ", ""))
         and len(text) <= MAX_CHARS
         and len(text.split()) <= MAX_WORDS
@@ -332,8 +447,13 @@ def _of_apposition(token: Token) -> Iterator[Statement]:
         return
     if "(" in between and _ACRONYM.fullmatch(object_.text) and _abbreviates(object_.text, subject.text):
         yield Statement(subject.text, "is abbreviated", object_.text, *_extent(subject.tokens, object_.tokens))
-    elif "," in between and any(c.lower_ in ("a", "an", "the") for c in token.lefts) and head.pos_ == "PROPN":
-        yield Statement(subject.text, "is", object_.text, *_extent(subject.tokens, object_.tokens))
+    elif "," in between and _has_article(token) and (head.pos_ == "PROPN" or not _has_article(head)):
+        for relation, thing in _object(("is",), token):
+            yield from _statement(subject, relation, thing)
+
+
+def _has_article(noun: Token) -> bool:
+    return any(child.lower_ in ("a", "an", "the") for child in noun.lefts)
 
 
 def _abbreviates(acronym: str, name: str) -> bool:
@@ -356,21 +476,34 @@ def _of_examples(preposition: Token) -> Iterator[Statement]:
                     yield Statement(subject.text, "such as", object_.text, *extent)
 
 
+def _of_caption(root: Token, label: str) -> Iterator[Statement]:
+    """ "Figure 4.2: Cumulative risks of death" as *Figure 4.2 | shows cumulative risks of | death*."""
+    if root.pos_ in _NOUNS and root.dep_ == "ROOT":
+        for head in _with_conjuncts(root):
+            for relation, object_ in _object(("shows",), head):
+                for statement in _statement(_Phrase(label.rstrip(" :."), ()), relation, object_):
+                    yield replace(statement, start=-len(label))
+
+
 # --- putting together ------------------------------------------------------------------------------------------------
 
 
-def _statement(subject: _Phrase, relation: tuple[Token, ...], object_: _Phrase) -> Iterator[Statement]:
-    words = " ".join(_CONTRACTIONS.get(token.lower_, _cased(token)) for token in relation if not token.is_space)
+def _statement(subject: _Phrase, relation: _Relation, object_: _Phrase) -> Iterator[Statement]:
+    words = " ".join(part if isinstance(part, str) else _cased(part) for part in relation).strip()
+    tokens = [part for part in relation if not isinstance(part, str)]
     if (
         len(words.split()) <= _MAX_RELATION_WORDS
         and len(words) <= MAX_CHARS
         and _NAME.fullmatch(words)
         and subject.text.casefold() != object_.text.casefold()
     ):
-        yield Statement(subject.text, words, object_.text, *_extent(subject.tokens, relation, object_.tokens))
+        yield Statement(subject.text, words, object_.text, *_extent(subject.tokens, tokens, object_.tokens))
 
 
 def _cased(token: Token) -> str:
+    """The word as it stands in a relation: names keep their case, contracted verbs are written out."""
+    if token.pos_ in ("AUX", "VERB", "PART") and token.dep_ != "case":
+        return _CONTRACTIONS.get(token.lower_, str(token.lower_))
     return str(token.text if token.pos_ in _NOUNS else token.lower_)
 
 

