@@ -11,7 +11,7 @@ import pytest
 
 from rag.types import BBox
 
-CORPUS = Path(__file__).resolve().parents[3] / "shared" / "data" / "demo-corpus"
+DOCUMENTS = Path(__file__).resolve().parents[2] / "assets" / "documents"
 HARD = Path(__file__).resolve().parents[3] / "shared" / "data" / "hard-inputs"
 MARKS = Path(__file__).resolve().parents[1] / "data" / "marks.json"
 BODY = (
@@ -22,11 +22,15 @@ BODY = (
 
 
 def corpus_page(document: str, number: int) -> pymupdf.Page:
-    """A page of the demo corpus; skips, and says why, where the corpus is not beside the checkout."""
-    path = CORPUS / document
-    if not path.is_file():
-        pytest.skip(f"needs {document} in ../shared/data/demo-corpus")
-    return pymupdf.open(path)[number - 1]
+    """A page of the demo corpus, counted from 1."""
+    return pymupdf.open(DOCUMENTS / document)[number - 1]
+
+
+def hard_input(name: str) -> Path:
+    """One of the difficult PDFs; skips, and says why, where they are not beside the checkout."""
+    if not (HARD / name).is_file():
+        pytest.skip(f"needs {name} in ../shared/data/hard-inputs")
+    return HARD / name
 
 
 def marks() -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ import pymupdf
 import pytest
 
 from rag.ingest.captions import Caption, assign_captions, find_captions
-from rag.ingest.layout import LayoutBox, page_lines
+from rag.ingest.layout import LayoutBox, page_layout, page_lines
 from tests.ingest.pages import blank, corpus_page, reopened, write_text
 
 
@@ -30,7 +30,9 @@ def test_a_label_with_a_mark_starts_a_caption(text: str, kind: str, number: str)
     assert (caption.text, caption.kind, caption.number) == (text, kind, number)
 
 
-@pytest.mark.parametrize("text", ["Figure 7 shows the curves.", "Table 2 and Figure 3 agree.", "Figures are below.", "Tables 1: x"])
+@pytest.mark.parametrize(
+    "text", ["Figure 7 shows the curves.", "Table 2 and Figure 3 agree.", "Figures are below.", "Tables 1: x"]
+)
 def test_a_mention_at_the_start_of_a_paragraph_is_no_caption(text: str) -> None:
     page = blank()
     write_text(page, (80, 300, 500, 330), text)
@@ -78,7 +80,10 @@ def test_captions_go_to_the_nearest_figure_below_or_above() -> None:
     first = Caption((100, 260, 400, 272), "Figure 1: a", "figure", "1")
     second = Caption((100, 512, 400, 524), "Figure 2: b", "figure", "2")
     assert assign_captions([upper, lower], ["figure", "figure"], [second, first], []) == [first, second]
-    above = [Caption((100, 80, 400, 92), "Figure 1: a", "figure", "1"), Caption((100, 312, 400, 324), "Figure 2: b", "figure", "2")]
+    above = [
+        Caption((100, 80, 400, 92), "Figure 1: a", "figure", "1"),
+        Caption((100, 312, 400, 324), "Figure 2: b", "figure", "2"),
+    ]
     assert assign_captions([upper, lower], ["figure", "figure"], above, []) == above
 
 
@@ -108,8 +113,6 @@ def test_tables_in_a_captioned_listing_share_its_caption() -> None:
 
 
 def test_the_whole_of_a_long_caption_in_the_corpus() -> None:
-    from rag.ingest.layout import page_layout
-
     page = corpus_page("Epi-crisk.pdf", 19)
     (caption,) = find_captions(page_lines(page), page_layout(page))
     assert caption.text.startswith("Figure 3.3: Probabilities of being in the 4 different states")

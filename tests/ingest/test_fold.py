@@ -69,7 +69,15 @@ def test_the_vocabulary_prefers_the_joined_word() -> None:
 
 
 def test_words_of_knows_compounds_and_their_parts() -> None:
-    assert words_of("Time-dependent F-test, 12 rats") == {"time-dependent", "time", "dependent", "f-test", "f", "test", "rats"}
+    assert words_of("Time-dependent F-test, 12 rats") == {
+        "time-dependent",
+        "time",
+        "dependent",
+        "f-test",
+        "f",
+        "test",
+        "rats",
+    }
 
 
 def test_scripts_without_word_spaces_are_joined_without() -> None:
