@@ -14,7 +14,7 @@ Kind = Literal[
 
 _MEASURES = (
     r"age|aic|area|average|bmi|chisq|coefficient|concordance|correlation|cost|cut-?off|cut ?point|deviance|deviation|"
-    r"df|degrees? of freedom|difference|dose|duration|effect|error|estimate|events?|frequency|hazard|height|increase|incidence|"
+    r"df|degrees? of freedom|difference|dose|duration|effect|error|estimate|frequency|hazard|height|increase|incidence|"
     r"length|limit|loss|maximum|mean|median|minimum|mortality|number|odds|probability|quantile|rate|ratio|reduction|"
     r"risk|score|size|sd|slope|statistic|sum|survival|temperature|time|total|value|variance|weight|width|z|penalty|likelihood|level"
 )

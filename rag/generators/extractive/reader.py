@@ -173,19 +173,25 @@ def extract(unit: Unit, question: Question) -> tuple[str, bool]:
         return unit.text, True
     if question.kind == "yes_no":
         return f"{_polarity(unit.text, question)}: {unit.text}", len(unit.text) >= SHORT
-    if question.kind == "name":
+    if spans.asks_for_name(question):
         found = spans.names(unit.text, question)
-        if found:
-            return unit.text[found[0].start : found[0].end], True
-    sign = SIGNS.get(question.kind)
-    return unit.text, sign is None or bool(sign.search(unit.text))
+        return (unit.text[found[0].start : found[0].end], True) if found else (unit.text, False)
+    if question.kind == "definition":
+        return unit.text, _defines(unit.text, question)
+    return unit.text, unit.kind != "label" and (question.kind != "why" or bool(_REASON.search(unit.text)))
 
 
-SIGNS: Mapping[Kind, re.Pattern[str]] = {
-    "why": re.compile(r"\b(?:because|since|due to|so that|therefore|reason|thus|hence|in order to|as a (?:result|consequence)|leads? to|to (?:avoid|allow|ensure|make))\b", re.I),
-    "definition": re.compile(r"\b(?:is|are|was|means?|denotes?|refers?|called|known as|defined|stands? for)\b|, an? ", re.I),
-}
-"""What a sentence that gives a reason or a definition says."""
+_REASON = re.compile(
+    r"\b(?:because|since|due to|so that|therefore|reason|thus|hence|in order to|as a (?:result|consequence)|leads? to|"
+    r"to (?:avoid|allow|ensure|make))\b", re.I
+)  # fmt: skip
+_IS = re.compile(r"\W{0,2}(?: \w+){0,2}\W{0,2} ?(?:\b(?:is|are|was|were|means?|denotes?|refers?|called|known as|defined|stands? for)\b|, an? |: )")
+
+
+def _defines(text: str, question: Question) -> bool:
+    """Whether the text says what the question's thing is: the thing, then "is", "means" or ", a ...". """
+    names = {word for term in question.terms for phrase in term.alternatives for word in phrase}
+    return any(token.stem in names and _IS.match(text, token.end) for token in tokens(text))
 
 
 _NEGATIONS = frozenset("no not never none neither nor cannot without isn doesn don didn wasn aren can't unlike".split())

@@ -18,7 +18,7 @@ _UNIT = r"(?:\s?(?:%|percent|per cent|‰)|\s(?:years?|months?|days?|weeks?|hour
 PATTERNS: Mapping[Kind, tuple[re.Pattern[str], ...]] = {
     kind: tuple(re.compile(p, re.I) for p in patterns)
     for kind, patterns in {
-        "count": (r"(?<=\b[nN] = )\d+|(?<=\b[nN]= )\d+", rf"(?<![\w.,-])(?!(?:1[89]|20)\d\d\b)\d[\d,]*(?![\w,]*\.?\d)(?!\s?%)(?!\s(?:percent|years?|months?|days?)\b)|\b{_WORD_NUMBER}\b",),
+        "count": (r"(?<=\b[nN] = )\d+|(?<=\b[nN]= )\d+", rf"(?<![\w.])\d+[-–]\d+(?![\w.-])|(?<![\w.,-])(?!(?:1[89]|20)\d\d\b)\d[\d,]*(?![\w,]*\.?\d)(?!\s?%)(?!\s(?:percent|years?|months?|days?)\b)|\b{_WORD_NUMBER}\b",),
         "percent": (rf"{_NUMBER}\s?(?:%|percent|per cent)", rf"(?<![\w.]){_NUMBER}|one-(?:half|third|fourth)|\bhalf\b"),
         "p_value": (r"p(?:-value)?s?\s*[=<>≤≈]+\s*<?\s*\d*\.?\d+(?:e[-−]?\d+)?", rf"[<>]?\s?0?\.\d+(?:e[-−]?\d+)?|<?\s?{_NUMBER}e-\d+"),
         "interval": (r"[(\[]\s*[-−]?\d[\d.]*\s*(?:,|to|-|–|;)\s*[-−]?\d[\d.]*\s*[)\]]", r"[-−]?\d[\d.]*\s*(?:to|-|–)\s*[-−]?\d[\d.]*%?",
@@ -30,7 +30,6 @@ PATTERNS: Mapping[Kind, tuple[re.Pattern[str], ...]] = {
 }  # fmt: skip
 
 _THINGS = "function|package|routine|option|argument|command|data set|dataset|object|method|test"
-_CODE = re.compile(r"[A-Za-z]\w*(?:[._]\w+)+(?:\(\))?|\b[a-zA-Z]\w*\(\)")
 _INTRODUCED = re.compile(rf"\b([A-Za-z][\w.]*) (?:{_THINGS})\b|\b(?:{_THINGS}) ([A-Za-z][\w.]*)")
 _NAMED_THINGS = frozenset(stems("function routine package argument option command dataset"))
 REACH = 6.0
@@ -64,11 +63,14 @@ _NAMING = re.compile(
     r"(?:figures?|figs?\.?|tables?|sections?|chapters?|equations?|nodes?|subgroups?|groups?|steps?|models?|version|types?|page|p\.|appendix|"
     r"methods?|grade|subject|patient|seed|state|stage|class|level|phase|R>|>)\s*[(\[]?\Z", re.I
 )  # fmt: skip
+_SHARE_OF = re.compile(r"\d (?:out )?of (?:the |all )?\Z")
 _HEADING = re.compile(r"\d+(?:\.\d+)+\.?\s+[A-Z][a-z]|\d+(?:\.\d+){2,}")
 _QUALIFYING = re.compile(r"\s?%\s(?:CI|confidence|credib|Wald|level)|\s?% (?:lower|upper)", re.I)
 
 
 def _names(text: str, start: int, end: int) -> bool:
+    if _SHARE_OF.search(text[:start]):
+        return True  # "32 out of 110": the first is the count
     return bool(_NAMING.search(text[max(0, start - 14) : start]) or _HEADING.match(text, start) or _QUALIFYING.match(text, end)
                 or _QUALIFYING.match(text, end - 1))
 
@@ -117,15 +119,20 @@ _CLAUSE = re.compile(r"[,;:]\s|\b(?:and|but|while|whereas|versus|against)\b")
 
 
 def names(text: str, question: Question) -> list[Span]:
-    """Names of functions, packages and data sets, where the question asks for one."""
-    if not set(question.focus) & _NAMED_THINGS:
-        return []
+    """Names of functions, packages and data sets ("the msm package"), best first."""
     words = tokens(text)
     places = _places(words, question.terms)
-    found = [m.span() for m in _CODE.finditer(text)] + [m.span(1) if m[1] else m.span(2) for m in _INTRODUCED.finditer(text)]
-    kept = [(a, b) for a, b in dict.fromkeys(found) if not _said(text[a:b], question) and stem(text[a:b]) not in STOP_STEMS]
-    spans = [_scored(text, start, end, words, places, question) for start, end in kept]
+    spans = []
+    for match in _INTRODUCED.finditer(text):
+        name = match[1] or match[2]
+        if not _said(name, question) and stem(name) not in STOP_STEMS and not name.istitle():
+            spans.append(_scored(text, match.start(), match.end(), words, places, question))
     return sorted(spans, key=lambda s: (-s.score, s.start))
+
+
+def asks_for_name(question: Question) -> bool:
+    """Whether a function, package or the like is asked for by name."""
+    return question.kind == "name" and bool(set(question.focus) & _NAMED_THINGS)
 
 
 def quoted(text: str, span: Span, question: Question) -> str:
