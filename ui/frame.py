@@ -39,7 +39,9 @@ def page() -> str:
     library = (ASSETS / "vendor" / "vis-network" / "vis-network.min.js").read_text(encoding="utf-8")
     palette = {mode: {name: getattr(COLOURS[name], mode) for name in _COLOURS} for mode in ("light", "dark")}
     start = json.dumps({"colours": palette, "font": ",".join(FONTS)})
-    return template.replace("/*START*/null", start).replace("/*VIS-NETWORK*/", library.replace("</script", "<\\/script"))
+    return template.replace("/*START*/null", start).replace(
+        "/*VIS-NETWORK*/", library.replace("</script", "<\\/script")
+    )
 
 
 def serve(request: Request) -> HTMLResponse:

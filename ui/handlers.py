@@ -10,13 +10,13 @@ from typing import Any
 
 import gradio as gr
 
-from rag import prompt as prompts
+from rag import pricing
 from rag.corpus import Corpus
 from rag.errors import FuseboxError
 from rag.generators.registry import GENERATORS, GeneratorSpec, generator_named
 from rag.pipeline import ask
 from rag.systems import LIMITS, preset_for, system_named, tuned
-from rag.types import Generation, System, Trace
+from rag.types import Estimate, Generation, System, Trace
 from ui.views import answer, chunks, counters, crops, graph, page, prompt
 
 KNOBS = ("payload", "text_ranker", "text_k", "graph_mode", "max_facts", "visual_ranker", "visual_depth")
@@ -60,7 +60,7 @@ class Handlers:
     _stops: dict[str, threading.Event] = field(default_factory=dict)
 
     def ask(
-        self, question: str, with_graph: bool, with_visual: bool, generator: str, *settings: Any, request: gr.Request
+        self, request: gr.Request, question: str, with_graph: bool, with_visual: bool, generator: str, *settings: Any
     ) -> Iterator[Update]:
         """Answer a question; yields updates for ``OUTPUTS``."""
         stop = self._stops[str(request.session_hash)] = threading.Event()
@@ -92,12 +92,14 @@ class Handlers:
         if trace is not None:
             yield self._update(trace=trace, **self._views(trace, spec, False, CHANGED_BY_ANSWER), **_idle())
 
-    def _views(self, trace: Trace, spec: GeneratorSpec, running: bool, names: Collection[str] = VIEWS) -> dict[str, str]:
+    def _views(
+        self, trace: Trace, spec: GeneratorSpec, running: bool, names: Collection[str] = VIEWS
+    ) -> dict[str, str]:
         """The named views of a trace."""
-        tokens = self.tokens(trace)
+        tokens = self.tokens(trace, spec)
         drawers: dict[str, Callable[[], str]] = {
             "answer": lambda: answer.render(trace, spec.label, running),
-            "counters": lambda: counters.render(trace, tokens, spec.access == "embedded"),
+            "counters": lambda: counters.render(trace, tokens, spec.access == "embedded", self.elsewhere(trace)),
             "text": lambda: chunks.render(trace, self.corpus),
             "graph": lambda: graph.render(trace, self.corpus),
             "visual": lambda: crops.render(trace, self.corpus),
@@ -105,14 +107,20 @@ class Handlers:
         }
         return {name: drawers[name]() for name in names}
 
-    def tokens(self, trace: Trace) -> tuple[int, ...]:
+    def tokens(self, trace: Trace, spec: GeneratorSpec) -> tuple[int, ...]:
         """Estimated tokens per segment of the prompt, adding up to the count that the generator gave."""
         if trace.prompt is None:
             return ()
         usage = trace.generation.usage if trace.generation else None
-        return prompts.segment_tokens(
-            trace.prompt, self.corpus.text_encoder.count_tokens, usage.input_tokens if usage else None
-        )
+        return pricing.split(trace.prompt, spec, usage.input_tokens if usage else None)
+
+    def elsewhere(self, trace: Trace) -> tuple[tuple[str, Estimate], ...]:
+        """What this very prompt would take on each other generator, by label."""
+        if trace.prompt is None:
+            return ()
+        others = [spec for spec in self.generators.values() if spec.name != trace.generator and spec.access != "embedded"]
+        estimates = pricing.estimates(trace.prompt, others)
+        return tuple((spec.label, estimate) for spec, estimate in zip(others, estimates, strict=True))
 
     def stop(self, trace: Trace | None, request: gr.Request) -> Update:
         """End the running question of this session and show what there is of it."""

@@ -18,7 +18,7 @@ SWITCHES: dict[Branch, str] = {"graph": "Knowledge graph", "visual": "Figures & 
 
 SWITCH_NOTES: dict[Branch, str] = {
     "graph": "facts of the retrieved pages",
-    "visual": "ranked by caption, read-off text and CLIP",
+    "visual": "by caption, read-off text, CLIP",
 }
 
 EMPTY = (
@@ -48,7 +48,9 @@ NO_FACT = "The question names these entities, but none of their facts may be sen
 NO_CAPTION = "no caption on the page"
 
 ABSTAINED = "The evidence does not answer this."
-TRY_SWITCH = "This is an abstention, not a failure. To see whether other evidence helps, switch {switches} on and ask again."
+TRY_SWITCH = (
+    "This is an abstention, not a failure. To see whether other evidence helps, switch {switches} on and ask again."
+)
 TRY_MORE = "This is an abstention, not a failure. To look further, raise “Chunks” in Retrieval settings or name the thing you mean."
 
 PARTIAL: dict[str, str] = {
@@ -63,6 +65,8 @@ BEFORE_ERROR = "What had been written before the failure:"
 ERROR_UNKNOWN = "The generator failed without saying why. Ask again, or choose another generator."
 
 EMBEDDED_COST = "nothing leaves this machine"
+
+ELSEWHERE = "this prompt on other generators"
 
 SPLIT_EMPTY = "The prompt's split by evidence appears here."
 
@@ -81,6 +85,7 @@ ABOUT = (
     "about documents, and when they only cost tokens. Every ranking is the same whichever switches are on: a switch decides only what "
     "enters the prompt, so two answers differ by their evidence and by nothing else."
 )
+
 
 @dataclass(frozen=True, slots=True)
 class Example:

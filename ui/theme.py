@@ -16,7 +16,17 @@ from rag.types import Branch
 
 BRANCHES: tuple[Branch, ...] = ("text", "graph", "visual")
 
-FONTS = ("Inter", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Liberation Sans", "Arial", "sans-serif")
+FONTS = (
+    "Inter",
+    "system-ui",
+    "-apple-system",
+    "Segoe UI",
+    "Roboto",
+    "Helvetica Neue",
+    "Liberation Sans",
+    "Arial",
+    "sans-serif",
+)
 MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "Liberation Mono", "monospace")
 
 
@@ -62,7 +72,9 @@ def variables() -> str:
     light = "".join(f"--fb-{name}:{tone.light};" for name, tone in COLOURS.items())
     dark = "".join(f"--fb-{name}:{tone.dark};" for name, tone in COLOURS.items())
     fonts = f"--fb-font:{_stack(FONTS)};--fb-mono:{_stack(MONO)};"
-    return f":root{{color-scheme:light;{fonts}{light}}}\n:root:has(body.dark){{color-scheme:dark}}\nbody.dark{{{dark}}}\n"
+    return (
+        f":root{{color-scheme:light;{fonts}{light}}}\n:root:has(body.dark){{color-scheme:dark}}\nbody.dark{{{dark}}}\n"
+    )
 
 
 def _stack(names: tuple[str, ...]) -> str:

@@ -148,11 +148,29 @@ window.fusebox = (() => {
   addEventListener("message", onMessage);
   system.addEventListener("change", applyTheme);
 
+  // --- generator cards: Gradio's radio buttons carry one text each; its lines are set as access, name, price and needs -----------------
+  function setCards() {
+    let access = "";
+    for (const label of document.querySelectorAll("#generator .wrap label")) {
+      const text = label.querySelector("span");
+      const lines = text.textContent.split("\n");
+      if (lines.length !== 4) continue;
+      if (lines[0] !== access) label.dataset.access = access = lines[0];
+      text.replaceChildren(...lines.map((line, index) => {
+        const part = document.createElement(index === 1 ? "b" : "small");
+        part.className = ["fb-sr", "fb-name", "fb-price", "fb-needs"][index];
+        part.textContent = line;
+        return part;
+      }));
+    }
+  }
+
   function start() {
     applyTheme();
     // Gradio sets the class itself when it starts and when the system changes; the person's choice wins.
     new MutationObserver(applyTheme).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     listen();
+    waitFor(() => document.querySelector("#generator .wrap label"), setCards, 2000);
   }
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start); else start();
 

@@ -10,18 +10,23 @@ from typing import Any
 import gradio as gr
 
 from rag.generators.registry import GeneratorSpec
+from rag.keys import from_environment
+from rag.pricing import ASSUMED_OUTPUT_TOKENS, cost_usd
 from rag.systems import CHOICES, LIMITS, SYSTEMS
 from ui import text as words
 from ui.handlers import KNOBS, OUTPUTS, Handlers
 from ui.views import answer, chunks, counters, crops, graph, prompt
+from ui.views.markup import money
 
 DEFAULT = SYSTEMS["+both"]
 
 PRESETS_JS = json.dumps({name: ["graph" in s.branches, "visual" in s.branches] for name, s in SYSTEMS.items()})
 
 # Both run in the browser, so that switches and preset agree at once, whatever the line is like.
-SWITCHES_OF_PRESET = f"(preset) => {PRESETS_JS}[preset]"
-PRESET_OF_SWITCHES = f"(kg, visual) => Object.entries({PRESETS_JS}).find(([, on]) => on[0] === kg && on[1] === visual)[0]"
+SWITCHES_OF_PRESET = f"(preset) => ({PRESETS_JS})[preset]"
+PRESET_OF_SWITCHES = (
+    f"(kg, visual) => Object.entries({PRESETS_JS}).find(([, on]) => on[0] === kg && on[1] === visual)[0]"
+)
 
 OPEN_PAGE_ON_LOAD = "window.fusebox.onPage = (wanted) => trigger('click', wanted);"
 
@@ -38,11 +43,16 @@ class Knob:
 SETTINGS: dict[str, Knob] = {
     "text_ranker": Knob("Text ranker", "dense is the study's; hybrid fuses both", {"bm25": "BM25"}),
     "text_k": Knob("Chunks", "passages sent"),
-    "graph_mode": Knob("Graph facts from", "open drops the page filter", {"provenance": "retrieved pages", "open": "everywhere"}),
+    "graph_mode": Knob(
+        "Graph facts from", "open drops the page filter", {"provenance": "retrieved pages", "open": "everywhere"}
+    ),
     "max_facts": Knob("Facts at most", "sent to the generator"),
     "visual_ranker": Knob("Visual ranker", "auto is fused where CLIP is there, else proxy", {"clip": "CLIP"}),
     "visual_depth": Knob("Crops scored", "listed; what is sent is the gate's affair"),
 }
+
+TYPICAL_INPUT_TOKENS = 700
+"""Three chunks, a few facts and a caption; a crop's pixels come on top."""
 
 PAYLOAD = Knob("Visual payload", "what of a crop is sent; auto lets the gate decide")
 
@@ -59,7 +69,13 @@ def build(handlers: Handlers, generators: Iterable[GeneratorSpec], concurrency: 
     viewer = gr.HTML("", elem_id="viewer", apply_default_css=False, js_on_load=OPEN_PAGE_ON_LOAD)
     trace = gr.State(None)
     outputs = [{**views, "trace": trace, "ask": ask, "stop": stop}[name] for name in OUTPUTS]
-    inputs = [question, controls["graph"], controls["visual"], controls["generator"], *(controls[name] for name in KNOBS)]
+    inputs = [
+        question,
+        controls["graph"],
+        controls["visual"],
+        controls["generator"],
+        *(controls[name] for name in KNOBS),
+    ]
     asking = gr.on(
         [ask.click, question.submit],
         handlers.ask,
@@ -76,7 +92,9 @@ def build(handlers: Handlers, generators: Iterable[GeneratorSpec], concurrency: 
         chip.click(None, None, question, js=f"() => {json.dumps(example.question)}", **quiet).then(
             None, js="() => window.fusebox.ask()", **quiet
         )
-    opening = viewer.click(handlers.open_page, [trace], viewer, show_progress="hidden", api_visibility="private", queue=False)
+    opening = viewer.click(
+        handlers.open_page, [trace], viewer, show_progress="hidden", api_visibility="private", queue=False
+    )
     opening.then(None, js="() => window.fusebox.showPage()", **quiet)
     _agree(controls, quiet)
 
@@ -93,10 +111,10 @@ def _agree(controls: Mapping[str, gr.components.Component], quiet: Mapping[str, 
 
 
 def _controls(generators: Iterable[GeneratorSpec]) -> dict[str, Any]:
-    specs = list(generators)
+    specs = sorted(generators, key=lambda spec: list(words.ACCESS).index(spec.access))
     built: dict[str, Any] = {}
-    with gr.Group(elem_id="card-system"):
-        built["preset"] = gr.Radio(list(SYSTEMS), value=DEFAULT.name, label="System", elem_id="preset", container=False)
+    with gr.Column(elem_id="card-system", min_width=0):
+        built["preset"] = gr.Radio(list(SYSTEMS), value=DEFAULT.name, label="System", elem_id="preset")
         for branch, label in words.SWITCHES.items():
             built[branch] = gr.Checkbox(
                 branch in DEFAULT.branches,
@@ -107,12 +125,18 @@ def _controls(generators: Iterable[GeneratorSpec]) -> dict[str, Any]:
                 container=False,
             )
     built["generator"] = gr.Radio(
-        [(card(spec), spec.name) for spec in specs], value=specs[0].name, label="Generator", elem_id="generator", container=False
+        [(card(spec), spec.name) for spec in specs],
+        value=specs[0].name,
+        label="Generator",
+        info=f"≈ for {TYPICAL_INPUT_TOKENS} tokens of text and a short answer",
+        elem_id="generator",
     )
     built["payload"] = _choice("payload", PAYLOAD, CHOICES["payload"], "payload")
     with gr.Accordion("Retrieval settings", open=False, elem_id="settings"):
         for name, knob in SETTINGS.items():
-            built[name] = _slider(name, knob) if name in LIMITS else _choice(name, knob, CHOICES[name], name.replace("_", "-"))
+            built[name] = (
+                _slider(name, knob) if name in LIMITS else _choice(name, knob, CHOICES[name], name.replace("_", "-"))
+            )
         built["reset"] = gr.Button("Reset to defaults", size="sm", elem_id="reset")
     return built
 
@@ -127,7 +151,6 @@ def _choice(name: str, knob: Knob, choices: Iterable[str], elem_id: str) -> gr.R
         info=knob.info,
         elem_id=elem_id,
         elem_classes=["fb-segmented"],
-        container=False,
     )
 
 
@@ -141,25 +164,27 @@ def _slider(name: str, knob: Knob) -> gr.Slider:
         label=knob.label,
         info=knob.info,
         elem_id=name.replace("_", "-"),
-        container=False,
         buttons=[],
     )
 
 
 def card(spec: GeneratorSpec) -> str:
-    """A generator in two lines: name and price, then what it is and needs."""
-    sight = " · sees images" if spec.vision else ""
-    return f"{spec.label} · {price(spec)}\n{words.ACCESS[spec.access][0].lower()}{sight} · needs {spec.needs}"
+    """A generator in four lines: access, name, price, needs. The script of the page sets them as a card under its access."""
+    sight = "sees images · " if spec.vision else ""
+    return "\n".join((words.ACCESS[spec.access][0], spec.label, price(spec), sight + needs(spec)))
+
+
+def needs(spec: GeneratorSpec) -> str:
+    """What it takes to ask this generator here, now."""
+    if not spec.key_env:
+        return spec.needs.removeprefix("nothing: ")
+    return "key set" if from_environment(spec.key_env).secret else f"needs {spec.key_env}"
 
 
 def price(spec: GeneratorSpec) -> str:
-    """USD per million tokens in and out, ``free``, or unknown."""
-    prices = (spec.usd_per_million_input, spec.usd_per_million_output)
-    if prices[0] is None or prices[1] is None:
-        return "price unknown"
-    if prices == (0, 0):
-        return "free"
-    return f"${prices[0]:g} in, ${prices[1]:g} out per M tokens"
+    """USD for a typical question, ``free``, or unknown."""
+    cost = cost_usd(spec, TYPICAL_INPUT_TOKENS, ASSUMED_OUTPUT_TOKENS)
+    return "price unknown" if cost is None else "free" if cost == 0 else f"≈ {money(cost)}"
 
 
 def _question_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
@@ -186,7 +211,12 @@ def _examples(corpus_name: str) -> list[tuple[gr.Button, words.Example]]:
         return []
     with gr.Row(elem_id="examples"):
         return [
-            (gr.Button(f"{example.kind}: {example.label}", size="sm", elem_classes=["fb-chip"], min_width=0, scale=0), example)
+            (
+                gr.Button(
+                    f"{example.kind}: {example.label}", size="sm", elem_classes=["fb-chip"], min_width=0, scale=0
+                ),
+                example,
+            )
             for example in examples
         ]
 
@@ -208,4 +238,3 @@ def _views(handlers: Handlers) -> dict[str, gr.HTML]:
 
 def _html(value: str, elem_id: str) -> gr.HTML:
     return gr.HTML(value, elem_id=elem_id, elem_classes=["fb-view"], apply_default_css=False, js_on_load=None)
-

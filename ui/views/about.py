@@ -55,7 +55,9 @@ def render(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> str:
 
 
 def _branches() -> str:
-    return "".join(f'<li class="{b}"><b>{esc(title)}</b> {esc(told)}</li>' for b, (title, told) in words.BRANCHES.items())
+    return "".join(
+        f'<li class="{b}"><b>{esc(title)}</b> {esc(told)}</li>' for b, (title, told) in words.BRANCHES.items()
+    )
 
 
 def _running(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> str:
@@ -72,7 +74,9 @@ def _running(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> str:
         ("Generators", [f"{spec.label}: {words.ACCESS[spec.access][1]}; needs {spec.needs}" for spec in generators]),
         ("Made with", [", ".join(f"{tool} {version}" for tool, version in manifest.tools.items())]),
     ]
-    body = "".join(f"<tr><th scope=row>{esc(name)}</th><td>{'<br>'.join(map(bdi, values))}</td></tr>" for name, values in rows)
+    body = "".join(
+        f"<tr><th scope=row>{esc(name)}</th><td>{'<br>'.join(map(bdi, values))}</td></tr>" for name, values in rows
+    )
     return f'<table class="fb-table fb-running"><caption class="fb-sr">What is running</caption>{body}</table>'
 
 
@@ -93,7 +97,11 @@ MAX_LISTED = 500
 def _documents(corpus: Corpus) -> str:
     listed = list(corpus.documents.values())[:MAX_LISTED]
     rows = "".join(map(_document, listed))
-    more = f'<p class="fb-hint">{len(listed)} of {len(corpus.documents):,} documents are listed.</p>' if len(listed) < len(corpus.documents) else ""
+    more = (
+        f'<p class="fb-hint">{len(listed)} of {len(corpus.documents):,} documents are listed.</p>'
+        if len(listed) < len(corpus.documents)
+        else ""
+    )
     head = "".join(f"<th scope=col>{name}</th>" for name in ("document", "authors", "licence", "pages", "source"))
     return (
         '<div class="fb-scroll" tabindex="0" role="region" aria-label="Documents, scrollable"><table class="fb-table fb-documents">'

@@ -34,7 +34,9 @@ def reading() -> str:
 
 def stopped_early() -> str:
     """Stopped before anything was found."""
-    return _card("stopped", *_TITLES["stopped"], f'<p class="fb-hint">{esc(words.STOPPED_EARLY)}</p>', words.STOPPED_EARLY)
+    return _card(
+        "stopped", *_TITLES["stopped"], f'<p class="fb-hint">{esc(words.STOPPED_EARLY)}</p>', words.STOPPED_EARLY
+    )
 
 
 def render(trace: Trace, generator_label: str, running: bool) -> str:
@@ -109,7 +111,9 @@ def _partial(trace: Trace) -> str:
 def _failed(trace: Trace) -> str:
     message = trace.generation.error if trace.generation else ""
     said = _said(trace)
-    return _error(message or words.ERROR_UNKNOWN) + (f'<p class="fb-hint">{esc(words.BEFORE_ERROR)}</p>{said}' if said else "")
+    return _error(message or words.ERROR_UNKNOWN) + (
+        f'<p class="fb-hint">{esc(words.BEFORE_ERROR)}</p>{said}' if said else ""
+    )
 
 
 def _error(message: str) -> str:

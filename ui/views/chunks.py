@@ -40,8 +40,7 @@ def ranks(hit: Fused, best: float) -> str:
     width = max(2.0, min(100.0, 100 * hit.score / best))
     own = " · ".join(f"{esc(h.ranker)} {h.rank}" for h in hit.hits)
     rows = "".join(
-        f"<tr><th scope=row>{esc(h.ranker)}</th><td>{h.rank}</td><td>{score(h.score)}</td></tr>"
-        for h in hit.hits
+        f"<tr><th scope=row>{esc(h.ranker)}</th><td>{h.rank}</td><td>{score(h.score)}</td></tr>" for h in hit.hits
     )
     return (
         f'<details class="fb-ranks"><summary><span class="fb-bar"><i style="width:{width:.0f}%"></i></span>'

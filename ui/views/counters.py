@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rag.types import Generation, Trace, Usage
+from rag.types import Estimate, Generation, Trace, Usage
 from ui import text as words
 from ui.views.markup import Share, esc, milliseconds, money, shares
 
@@ -17,13 +17,16 @@ def empty() -> str:
     return _card(f'<div class="fb-tiles">{tiles}</div><p class="fb-legend">{esc(words.SPLIT_EMPTY)}</p>')
 
 
-def render(trace: Trace, tokens: Sequence[int], embedded: bool) -> str:
+def render(
+    trace: Trace, tokens: Sequence[int], embedded: bool, elsewhere: Sequence[tuple[str, Estimate]] = ()
+) -> str:
     """The counters.
 
     Args:
         trace: finished or not.
         tokens: estimated tokens per prompt segment, adding up to the input tokens where those are known.
         embedded: whether the generator runs in this process.
+        elsewhere: what the same prompt would take on other generators, by label.
     """
     generation = trace.generation
     usage = generation.usage if generation else None
@@ -33,7 +36,7 @@ def render(trace: Trace, tokens: Sequence[int], embedded: bool) -> str:
         _times(trace, generation),
         _cost(generation, embedded),
     )
-    return _card(f'<div class="fb-tiles">{"".join(tiles)}</div>{_split(trace, tokens)}')
+    return _card(f'<div class="fb-tiles">{"".join(tiles)}</div>{_split(trace, tokens)}{_elsewhere(elsewhere)}')
 
 
 def _input(usage: Usage | None, tokens: Sequence[int]) -> str:
@@ -67,8 +70,8 @@ def _times(trace: Trace, generation: Generation | None) -> str:
     answer = generation.latency_ms if generation else None
     total = retrieval + answer if retrieval is not None and answer is not None else None
     first = milliseconds(generation.ttft_ms) if generation and generation.ttft_ms is not None else _DASH
-    parts = f"retrieval {milliseconds(retrieval)} · answer {milliseconds(answer) if answer is not None else _DASH}"
-    return _tile(milliseconds(total) if total is not None else _DASH, parts, f"first token after {first}")
+    parts = f"retrieval {milliseconds(retrieval)}", f"first token {first}"
+    return _tile(milliseconds(total) if total is not None else _DASH, *parts, f"answer {milliseconds(answer) if answer is not None else _DASH}")
 
 
 def _cost(generation: Generation | None, embedded: bool) -> str:
@@ -104,6 +107,31 @@ def _split(trace: Trace, tokens: Sequence[int]) -> str:
 def _piece(share: Share, total: int) -> str:
     percent = 100 * share.tokens / total
     return f'<i class="{share.kind}" style="width:{percent:.2f}%" title="{esc(share.label)} ≈ {share.tokens:,}"></i>'
+
+
+def _elsewhere(estimates: Sequence[tuple[str, Estimate]]) -> str:
+    """Costs of the same prompt on other generators, dearest last; unknown ones at the end."""
+    if not estimates:
+        return ""
+    known = sorted(estimates, key=lambda pair: (pair[1].cost_usd is None, pair[1].cost_usd or 0.0))
+    rows = "".join(
+        f'<tr title="{esc(e.note)}"><th scope=row>{esc(label)}</th><td>≈ {_whole(e.input_tokens)}</td>'
+        f"<td>{_about(e.cost_usd)}</td><td>{_about(e.cost_usd, 100)}</td></tr>"
+        for label, e in known
+    )
+    head = "".join(f"<th scope=col>{name}</th>" for name in ("generator", "tokens in", "cost", "per 100"))
+    return (
+        f'<details class="fb-elsewhere"><summary>{esc(words.ELSEWHERE)}</summary><table class="fb-table">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></details>"
+    )
+
+
+def _whole(count: int | None) -> str:
+    return "unknown" if count is None else f"{count:,}"
+
+
+def _about(usd: float | None, times: int = 1) -> str:
+    return "unknown" if usd is None else f"≈ {money(usd * times)}"
 
 
 def _card(body: str) -> str:

@@ -71,5 +71,3 @@ def _item(hit: Fused, tag: str, best: float, trace: Trace, corpus: Corpus) -> st
         f'<p class="fb-caption" dir="auto" title="{esc(shorten(crop.caption, 600))}">{caption}</p>'
         f'<div class="fb-meta">{page_button(page, corpus, crop.id)}{licence_link(page, corpus)}</div>{ranks(hit, best)}</li>'
     )
-
-

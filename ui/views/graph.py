@@ -20,7 +20,6 @@ from ui.views.markup import (
     column,
     empty,
     esc,
-    licence_link,
     name,
     page_button,
     plural,
@@ -56,7 +55,7 @@ def render(trace: Trace | None, corpus: Corpus) -> str:
 def _entities(found: GraphEvidence) -> str:
     if not found.entities:
         return ""
-    chips = "".join(f'<li>{name(entity)}</li>' for entity in found.entities)
+    chips = "".join(f"<li>{name(entity)}</li>" for entity in found.entities)
     none = f'<p class="fb-hint">{esc(words.NO_FACT)}</p>' if not found.facts else ""
     return f'<ul class="fb-entities" aria-label="Entities in the question">{chips}</ul>{none}'
 
@@ -146,15 +145,19 @@ def _sent(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
 def _fact(fact: Fact, corpus: Corpus) -> str:
     triple = corpus.triples[fact.triple_ids[0]]
     parts = (name(triple.subject), f'<span class="fb-relation">{name(triple.relation)}</span>', name(triple.object))
-    times = f' <span class="fb-times" title="stated {len(fact.triple_ids)} times">×{len(fact.triple_ids)}</span>' if len(fact.triple_ids) > 1 else ""
-    return f'{" ".join(parts)}{times}'
+    times = (
+        f' <span class="fb-times" title="stated {len(fact.triple_ids)} times">×{len(fact.triple_ids)}</span>'
+        if len(fact.triple_ids) > 1
+        else ""
+    )
+    return f"{' '.join(parts)}{times}"
 
 
 def _place(fact: Fact, corpus: Corpus) -> str:
     page = corpus.pages[corpus.triples[fact.triple_ids[0]].page_id]
     item = triple_item(fact.triple_ids[0])
     short = None if page.document == page.id else f"p. {page.number}"
-    return page_button(page, corpus, item, short) + licence_link(page, corpus)
+    return page_button(page, corpus, item, short)
 
 
 def _dropped(found: GraphEvidence, corpus: Corpus) -> str:
@@ -166,11 +169,10 @@ def _dropped(found: GraphEvidence, corpus: Corpus) -> str:
     )
     listed = found.rejected[:MAX_LISTED_DROPPED]
     rows = "".join(
-        f"<tr><td>{_fact(r.fact, corpus)}</td><td>{esc(r.reason)}</td><td>{_place(r.fact, corpus)}</td></tr>" for r in listed
+        f"<tr><td>{_fact(r.fact, corpus)}</td><td>{esc(r.reason)}</td><td>{_place(r.fact, corpus)}</td></tr>"
+        for r in listed
     )
     more = f'<p class="fb-hint">{len(listed)} of {total:,} are listed.</p>' if len(listed) < total else ""
     head = "<thead><tr><th scope=col>fact</th><th scope=col>why it was dropped</th><th scope=col>from</th></tr></thead>"
     table = f'<table class="fb-table fb-facts dropped"><caption class="fb-sr">Facts dropped</caption>{head}<tbody>{rows}</tbody></table>'
-    return (
-        f'<details class="fb-dropped"><summary>{total:,} dropped <ul class="fb-reasons">{counts}</ul></summary>{table if rows else ""}{more}</details>'
-    )
+    return f'<details class="fb-dropped"><summary>{total:,} dropped <ul class="fb-reasons">{counts}</ul></summary>{table if rows else ""}{more}</details>'

@@ -28,7 +28,14 @@ def cited_sentences(trace: Trace, item_id: str) -> tuple[str, ...]:
     for citation in trace.citations:
         if citation.item_id == item_id:
             before = text[: citation.start].rstrip("[ ,;")
-            start = max((before.rfind(end, 0, max(0, len(before) - 1)) + len(end) for end in _SENTENCE_ENDS if end in before[:-1]), default=0)
+            start = max(
+                (
+                    before.rfind(end, 0, max(0, len(before) - 1)) + len(end)
+                    for end in _SENTENCE_ENDS
+                    if end in before[:-1]
+                ),
+                default=0,
+            )
             pieces.append(before[start:])
     return tuple(pieces)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import html
 import io
+import math
+import os.path
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +33,9 @@ MAX_NAME_CHARS = 120
 """Names (entities, titles) are cut here on the page; the full one is in the tooltip, itself cut at ``MAX_TOOLTIP_CHARS``."""
 
 MAX_TOOLTIP_CHARS = 600
+MIN_SHARED_CHARS = 20
+MAX_COMPARED_TITLES = 500
+_BREAK = re.compile(r"[,:–—-] ")
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _SURROGATES = re.compile(r"[\ud800-\udfff]")
@@ -84,7 +89,8 @@ def money(usd: float | None) -> str:
         return "unknown"
     if usd == 0:
         return "$0"
-    return f"${usd:.2f}" if usd >= 1 else f"${usd:.2g}" if usd >= 0.0001 else f"${usd:.1e}"
+    digits = 2 if usd >= 0.095 else 1 - math.floor(math.log10(usd))
+    return f"${usd:,.{min(digits, 8)}f}"
 
 
 def tag_chip(tag: str, item_id: str) -> str:
@@ -108,19 +114,51 @@ def tags_by_item(prompt: Prompt | None) -> dict[str, str]:
     return {item: tag for tag, item in prompt.tags.items()} if prompt else {}
 
 
+def title_of(document_id: str, corpus: Corpus) -> str:
+    """A document's title, or its id where it has none."""
+    document = corpus.documents.get(document_id)
+    return shorten(document.title if document and document.title else document_id, 160)
+
+
+@lru_cache(maxsize=8)
+def _shared_starts(titles: tuple[str, ...]) -> dict[str, str]:
+    """Title -> the start it shares with another one, up to a comma, colon or dash: a book's name before its chapters'."""
+    starts = {}
+    ordered = sorted(set(titles))
+    for before, title, after in zip(["", *ordered], ordered, [*ordered[1:], ""], strict=False):
+        shared = max((os.path.commonprefix([title, other]) for other in (before, after)), key=len)
+        cuts = [match.end() for match in _BREAK.finditer(shared)]
+        if cuts and cuts[-1] >= MIN_SHARED_CHARS:
+            starts[title] = title[: cuts[-1]]
+    return starts
+
+
+def short_title(document_id: str, corpus: Corpus) -> str:
+    """The title without the book's name that other chapters share."""
+    title = title_of(document_id, corpus)
+    if len(corpus.documents) > MAX_COMPARED_TITLES:
+        return title
+    titles = tuple(title_of(other, corpus) for other in corpus.documents)
+    return title.removeprefix(_shared_starts(titles).get(title, ""))
+
+
 def page_label(page: Page, corpus: Corpus) -> str:
     """``Concordance, p. 6``; a page that is its own document has no number."""
-    document = corpus.documents.get(page.document)
-    title = shorten(document.title if document and document.title else page.document, 80)
+    title = title_of(page.document, corpus)
     return title if page.document == page.id else f"{title}, p. {page.number}"
 
 
 def page_button(page: Page, corpus: Corpus, item_id: str = "", label: str | None = None) -> str:
     """Opens the page with the boxes of this answer's evidence."""
     item = f' data-focus="{esc(item_id)}"' if item_id else ""
-    shown = page_label(page, corpus) if label is None else label
-    title = esc(f"Open {page_label(page, corpus)}")
-    return f'<button type="button" class="fb-link" data-page="{esc(page.id)}"{item} title="{title}">{bdi(shown)}</button>'
+    number = "" if page.document == page.id else f"<span>· p. {page.number}</span>"
+    shown = f"<bdi>{esc(short_title(page.document, corpus))}</bdi>{number}" if label is None else bdi(label)
+    document = corpus.documents.get(page.document)
+    licence = f" (licence: {document.licence})" if document and document.licence else ""
+    title = esc(f"Open {page_label(page, corpus)}{licence}")
+    return (
+        f'<button type="button" class="fb-link" data-page="{esc(page.id)}"{item} title="{title}">{shown}</button>'
+    )
 
 
 def licence_link(page: Page, corpus: Corpus) -> str:

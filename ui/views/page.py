@@ -112,7 +112,9 @@ def _legend(drawn: tuple[Box, ...]) -> str:
     if not counts:
         return f'<p class="fb-legend">{esc(words.NO_BOXES)}</p>'
     rows = "".join(
-        f'<li class="{branch}">{esc(label)} <b>{len(counts[branch])}</b></li>' for branch, label in LEGEND.items() if branch in counts
+        f'<li class="{branch}">{esc(label)} <b>{len(counts[branch])}</b></li>'
+        for branch, label in LEGEND.items()
+        if branch in counts
     )
     faint = '<li class="unsent">dashed: found, not sent</li>' if any(not box.sent for box in drawn) else ""
     return f'<ul class="fb-legend">{rows}{faint}</ul>'
@@ -170,5 +172,7 @@ def _foot(page: Page, corpus: Corpus) -> str:
 
 def credit(document: Document) -> str:
     """Authors, year and licence in one line."""
-    parts = [part for part in (document.authors, document.year, document.licence and f"licence {document.licence}") if part]
+    parts = [
+        part for part in (document.authors, document.year, document.licence and f"licence {document.licence}") if part
+    ]
     return " · ".join(f"<bdi>{esc(part)}</bdi>" for part in parts)
