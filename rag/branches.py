@@ -20,8 +20,8 @@ FUSION_DEPTH = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """A question as the branches need it: its vector (dimension,) by the corpus's text encoder and, for the graph, the pages of
-    the text hits."""
+    """A question as the branches need it: its vector (dimension,) by the corpus's text encoder and, for the graph,
+    the pages of the text hits."""
 
     question: str
     vector: Vectors
@@ -55,8 +55,10 @@ def text(query: Query, corpus: Corpus, system: System) -> TextEvidence:
         rankings["dense"] = _hits("text", "dense", corpus.search_text(query.vector, _depth(system.text_k)))
     if system.text_ranker in ("bm25", "hybrid"):
         rankings["bm25"] = _hits("text", "bm25", corpus.search_text_words(query.question, _depth(system.text_k)))
-    fused = _merge(rankings, system) if system.text_ranker == "hybrid" else single(rankings[system.text_ranker])
-    return TextEvidence(fused[: max(system.text_k, 0)], system.text_ranker)
+    k = max(system.text_k, 0)
+    if system.text_ranker == "hybrid":
+        return TextEvidence(_merge(rankings, system, k), system.text_ranker)
+    return TextEvidence(single(rankings[system.text_ranker][:k]), system.text_ranker)
 
 
 def graph(query: Query, corpus: Corpus, system: System) -> GraphEvidence:
@@ -67,9 +69,9 @@ def graph(query: Query, corpus: Corpus, system: System) -> GraphEvidence:
 
 
 def visual(query: Query, corpus: Corpus, system: System) -> VisualEvidence:
-    """Visual branch (eq. 2): the ``visual_depth`` best crops by ``clip`` (question against pixels), ``proxy`` (question against
-    caption and read-off text, by vector and by words), ``fused`` (both), or ``auto``: ``fused`` where CLIP is there, else ``proxy``.
-    A ranker that can't be had is named in ``note`` and never replaced."""
+    """Visual branch (eq. 2): the ``visual_depth`` best crops by ``clip`` (question against pixels), ``proxy``
+    (question against caption and read-off text, by vector and by words), ``fused`` (both), or ``auto``: ``fused``
+    where CLIP is there, else ``proxy``. A ranker that can't be had is named in ``note`` and never replaced."""
     wanted, depth = system.visual_ranker, max(system.visual_depth, 0)
     if query.empty or not corpus.crops:
         return VisualEvidence((), "proxy" if wanted == "auto" else wanted)
@@ -82,28 +84,30 @@ def visual(query: Query, corpus: Corpus, system: System) -> VisualEvidence:
     if clip is not None:
         vector = clip.encode_text([query.question])[0]
         rankings["clip"] = _hits("visual", "clip", corpus.search_visual(vector, _depth(depth), clip.id))
-    proxy = _proxy(query, corpus, system, depth) if wanted != "clip" else ()
+    proxy: tuple[Fused, ...] = ()
     if wanted != "clip":
+        proxy = _proxy(query, corpus, system, depth if wanted == "proxy" else _depth(depth))
         rankings["proxy"] = as_ranking(proxy, "proxy")
-    fused = {
-        "clip": lambda: single(rankings["clip"]),
+    hits = {
+        "clip": lambda: single(rankings["clip"][:depth]),
         "proxy": lambda: proxy,
-        "fused": lambda: _with_ingredients(_merge(rankings, system), proxy),
+        "fused": lambda: _with_ingredients(_merge(rankings, system, depth), proxy),
     }[wanted]()
     shown = {name: tuple(ranking[:depth]) for name, ranking in rankings.items()}
-    return VisualEvidence(fused[:depth], wanted, shown, note)
+    return VisualEvidence(hits, wanted, shown, note)
 
 
-def _proxy(query: Query, corpus: Corpus, system: System, depth: int) -> tuple[Fused, ...]:
+def _proxy(query: Query, corpus: Corpus, system: System, n: int) -> tuple[Fused, ...]:
     rankings = {
-        "proxy-dense": _hits("visual", "proxy-dense", corpus.search_proxy(query.vector, _depth(depth))),
-        "proxy-bm25": _hits("visual", "proxy-bm25", corpus.search_proxy_words(query.question, _depth(depth))),
+        "proxy-dense": _hits("visual", "proxy-dense", corpus.search_proxy(query.vector, _depth(n))),
+        "proxy-bm25": _hits("visual", "proxy-bm25", corpus.search_proxy_words(query.question, _depth(n))),
     }
-    return _merge(rankings, system)
+    return _merge(rankings, system, n)
 
 
 def _clip(corpus: Corpus) -> tuple[ImageEncoder | None, str]:
-    """The image encoder of the corpus's visual index, or None and why not. torch is imported only where there is an index."""
+    """The image encoder of the corpus's visual index, or None and why not. torch is imported only where there is an
+    index."""
     if not corpus.visual_encoder_ids:
         return None, "The CLIP ranker is missing: this corpus has no index of its crops' pixels."
     reason = ""
@@ -121,8 +125,8 @@ def _with_ingredients(fused: tuple[Fused, ...], proxy: tuple[Fused, ...]) -> tup
     return tuple(replace(item, hits=(*item.hits, *ingredients.get(item.item_id, ()))) for item in fused)
 
 
-def _merge(rankings: Mapping[str, Ranking], system: System) -> tuple[Fused, ...]:
-    return FUSIONS[system.fusion](list(rankings.values()))
+def _merge(rankings: Mapping[str, Ranking], system: System, n: int) -> tuple[Fused, ...]:
+    return FUSIONS[system.fusion](list(rankings.values()), n)
 
 
 def _depth(k: int) -> int:

@@ -1,12 +1,10 @@
 """A corpus: documents, pages, regions, chunks, crops and triples, with the indices that search them.
 
-``open_corpus`` checks everything that a later lookup relies on; ``save_corpus`` writes to a temporary folder and renames.
-The files are described in ``rag.corpus_files``.
-"""
+``open_corpus`` checks everything that a later lookup relies on; ``save_corpus`` writes to a temporary folder and
+renames. The files are described in ``rag.corpus_files``."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,8 +42,8 @@ _ENCODE_AT_ONCE = 256
 
 
 def proxy_texts(crop: Crop) -> tuple[str, ...]:
-    """The texts under which a crop is found by words: caption and read-off text, in windows that each start with the caption,
-    because the encoder reads 256 word pieces and a table may hold thousands."""
+    """The texts under which a crop is found by words: caption and read-off text, in windows that each start with the
+    caption, because the encoder reads 256 word pieces and a table may hold thousands."""
     caption, read = fold_whitespace(crop.caption), fold_whitespace(crop.ocr_text)
     parts = [window for _, window in windows(read)] or [""]
     return tuple(text for part in parts if (text := f"{caption} {part}".strip()))
@@ -186,8 +184,8 @@ class Corpus:
         entry = self.entry("text", self.text_encoder_id)
         if entry is not None and encoder.dimension != entry.dimension:
             raise CorpusError(
-                f"{self.root}: {entry.file} has dimension {entry.dimension}, and {encoder.id} gives {encoder.dimension}; "
-                f"{files.REBUILD}"
+                f"{self.root}: {entry.file} has dimension {entry.dimension}, and {encoder.id} gives "
+                f"{encoder.dimension}; {files.REBUILD}"
             )
         return encoder
 
@@ -295,7 +293,8 @@ def _load(root: Path, manifest: Manifest, encoder_id: str) -> Corpus:
     text = [entry.encoder for entry in manifest.indices if entry.purpose == "text"]
     if not text or (encoder_id and encoder_id not in text):
         raise CorpusError(
-            f"{root} has no text index of {encoder_id or 'any encoder'} (it has {', '.join(text) or 'none'}); {files.REBUILD}"
+            f"{root} has no text index of {encoder_id or 'any encoder'} (it has {', '.join(text) or 'none'}); "
+            f"{files.REBUILD}"
         )
     return Corpus(
         root=root,
@@ -317,7 +316,9 @@ def _by_id(rows: Iterable[Any], root: Path, name: str) -> dict[str, Any]:
     return found
 
 
-def _read_indices(root: Path, manifest: Manifest, tables: Mapping[str, list[Any]]) -> dict[tuple[str, str], VectorIndex]:
+def _read_indices(
+    root: Path, manifest: Manifest, tables: Mapping[str, list[Any]]
+) -> dict[tuple[str, str], VectorIndex]:
     indices: dict[tuple[str, str], VectorIndex] = {}
     for entry in manifest.indices:
         table = "chunks" if entry.purpose == "text" else "crops"
@@ -397,7 +398,10 @@ def describe(corpus: Corpus) -> dict[str, object]:
         "indices": [f"{e.purpose}: {e.encoder}, {e.count} x {e.dimension}, {e.metric}" for e in manifest.indices],
         "origins": sorted({triple.origin for triple in corpus.triples}),
         "tools": dict(manifest.tools),
-        "documents": [f"{d.id}: {d.title or d.file} ({d.pages} pages; {d.licence or 'licence not stated'})" for d in manifest.documents],
+        "documents": [
+            f"{d.id}: {d.title or d.file} ({d.pages} pages; {d.licence or 'licence not stated'})"
+            for d in manifest.documents
+        ],
     }
 
 
@@ -420,9 +424,9 @@ def save_corpus(
     overwrite: bool = False,
     progress: Progress = lambda line: None,
 ) -> Path:
-    """Write a corpus to the folder ``out``: tables, the images of the folder ``images`` (its ``pages`` and ``crops`` are moved),
-    and the text and proxy indices of ``encoder`` (the embedded one by default). Everything is written to a temporary folder
-    beside ``out``, which takes its place at the end.
+    """Write a corpus to the folder ``out``: tables, the images of the folder ``images`` (its ``pages`` and ``crops``
+    are moved), and the text and proxy indices of ``encoder`` (the embedded one by default). Everything is written to
+    a temporary folder beside ``out``, which takes its place at the end.
 
     Raises:
         CorpusError: ``out`` exists and is no corpus, or is one and ``overwrite`` is false.
@@ -478,15 +482,17 @@ def check_target(out: Path, overwrite: bool) -> None:
 
 def _replace_folder(new: Path, out: Path) -> None:
     if not out.exists():
-        os.replace(new, out)
+        new.replace(out)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{out.name}.old.", dir=out.parent))
-    os.replace(out, old / "corpus")
-    os.replace(new, out)
+    out.replace(old / "corpus")
+    new.replace(out)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _write_indices(root: Path, counts: Mapping[str, int], encoder: TextEncoder, progress: Progress) -> Iterator[IndexEntry]:
+def _write_indices(
+    root: Path, counts: Mapping[str, int], encoder: TextEncoder, progress: Progress
+) -> Iterator[IndexEntry]:
     texts = (chunk.text for chunk in files.read_table(root, "chunks"))
     yield _write_text_index(root, "text", encoder, texts, (), f"chunks of {counts['chunks']}", progress)
     if counts["crops"]:
@@ -497,7 +503,13 @@ def _write_indices(root: Path, counts: Mapping[str, int], encoder: TextEncoder, 
 
 
 def _write_text_index(
-    root: Path, purpose: str, encoder: TextEncoder, texts: Iterable[str], rows: tuple[int, ...], what: str, progress: Progress
+    root: Path,
+    purpose: str,
+    encoder: TextEncoder,
+    texts: Iterable[str],
+    rows: tuple[int, ...],
+    what: str,
+    progress: Progress,
 ) -> IndexEntry:
     index = VectorIndex(encoder.dimension)
     for batch in _batches(texts, _ENCODE_AT_ONCE):
@@ -566,7 +578,7 @@ def add_visual_index(corpus: Corpus, encoder_id: str, vectors: Vectors) -> Corpu
     temporary = corpus.root / f"{name}.new"
     try:
         index.write(temporary)
-        os.replace(temporary, corpus.root / name)
+        temporary.replace(corpus.root / name)
     except (OSError, RuntimeError) as error:
         raise CorpusError(f"{corpus.root} can't be written to; copy the corpus to a folder of yours first.") from error
     entry = IndexEntry("visual", encoder_id, name, index.dimension, METRIC, index.rows)

@@ -23,7 +23,9 @@ T = TypeVar("T")
 TABLES: dict[str, type] = {"pages": Page, "regions": Region, "chunks": Chunk, "crops": Crop, "triples": Triple}
 """Table name -> row; the file is ``NAME.jsonl``."""
 
-_SAFE_FILE = re.compile(r"(?:(?:pages|crops)/[^/\\\x00-\x1f]+\.webp|index/[\w.-]+\.faiss|(?:%s)\.jsonl)" % "|".join(TABLES))
+_SAFE_FILE = re.compile(
+    rf"(?:pages|crops)/[^/\\\x00-\x1f]+\.webp|index/[\w.-]+\.faiss|(?:{'|'.join(TABLES)})\.jsonl",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,8 @@ class IndexEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What manifest.json says. ``id`` is the name and a short digest of tables and images, the same after an index was added."""
+    """What manifest.json says. ``id`` is the name and a short digest of tables and images, the same after an index
+    was added."""
 
     format: int
     name: str
@@ -87,7 +90,7 @@ def read_manifest(root: Path) -> Manifest:
 
 def _manifest(value: dict[str, Any], file: Path) -> Manifest:
     strings = {"name": str, "id": str, "created": str, "kind": str}
-    shapes: dict[str, type] = strings | {k: dict for k in ("counts", "chunking", "tools", "files")}
+    shapes: dict[str, type] = strings | dict.fromkeys(("counts", "chunking", "tools", "files"), dict)
     shapes |= {"documents": list, "indices": list}
     for key, kind in shapes.items():
         if not isinstance(value.get(key), kind):
@@ -108,7 +111,7 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
     temporary = root / f".{MANIFEST}.new"
     value = asdict(manifest) | {"files": dict(sorted(manifest.files.items()))}
     temporary.write_text(json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, root / MANIFEST)
+    temporary.replace(root / MANIFEST)
 
 
 def corpus_id(name: str, files: Mapping[str, str]) -> str:
@@ -223,8 +226,9 @@ def sha256_of(file: Path) -> str:
 
 
 def digest_problems(root: Path, files: Mapping[str, str], *, cached: bool) -> Iterator[str]:
-    """A sentence for every file that is missing or differs from its digest. With ``cached``, a file whose size and time of
-    change are those of its last good check is not read again; the notes lie in the user's cache folder, not in the corpus."""
+    """A sentence for every file that is missing or differs from its digest. With ``cached``, a file whose size and
+    time of change are those of its last good check is not read again; the notes lie in the user's cache folder, not
+    in the corpus."""
     notes_file = _notes_file(root)
     notes = _read_notes(notes_file) if cached else {}
     kept: dict[str, list[object]] = {}
@@ -264,7 +268,7 @@ def _write_notes(file: Path, notes: Mapping[str, list[object]]) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(json.dumps(notes), encoding="utf-8")
-        os.replace(temporary, file)
+        temporary.replace(file)
     except OSError:
         return  # no cache to write to: the next start reads the files again
 
@@ -276,6 +280,7 @@ def write_table(root: Path, name: str, rows: Iterable[Any]) -> int:
     """Write ``NAME.jsonl``; the number of rows."""
     count = 0
     with (root / f"{name}.jsonl").open("w", encoding="utf-8", newline="\n") as file:
-        for count, row in enumerate(rows, start=1):
+        for row in rows:
             file.write(line_of(row))
+            count += 1
     return count

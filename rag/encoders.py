@@ -1,7 +1,8 @@
 """Text and image encoders: id -> loader, loaded on first use and never at import.
 
-The embedded text encoder is all-MiniLM-L6-v2 with int8 weights, run by onnxruntime; torch is imported only for CLIP and for
-sentence-transformers models. Every ``encode`` gives float32 rows of unit length, so that the inner product is the cosine.
+The embedded text encoder is all-MiniLM-L6-v2 with int8 weights, run by onnxruntime; torch is imported only for CLIP and
+for sentence-transformers models. Every ``encode`` gives float32 rows of unit length, so that the inner product is the
+cosine.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -35,6 +37,7 @@ MINILM = "all-MiniLM-L6-v2-int8"
 MINILM_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 OPENAI_SMALL = "text-embedding-3-small"
 SENTENCE_TRANSFORMERS_PREFIX = "st:"
+_CORES = min(2, os.cpu_count() or 1)
 
 
 class TextEncoder(Protocol):
@@ -84,7 +87,8 @@ def normalised(rows: NDArray[Any]) -> Vectors:
 
 
 class MiniLM:
-    """all-MiniLM-L6-v2: mean over the attention mask of the last hidden state, L2 normalised; 256 word pieces at most."""
+    """all-MiniLM-L6-v2: mean of the last hidden state over the attention mask, L2 normalised; at most 256 word
+    pieces."""
 
     id = MINILM
     dimension = 384
@@ -96,15 +100,23 @@ class MiniLM:
         self._tokenizer = tokenizer
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """(n, 384) float32 unit rows. Texts of equal length run together: padding would cost more than batching saves."""
+        """(n, 384) float32 unit rows. Texts of equal length run together: padding would cost more than batching
+        saves."""
         pieces = [self._pieces(text) for text in texts]
         vectors = np.empty((len(pieces), self.dimension), dtype=np.float32)
-        by_length = sorted(range(len(pieces)), key=lambda i: len(pieces[i]))
-        for _, group in groupby(by_length, key=lambda i: len(pieces[i])):
+        batches: list[list[int]] = []
+        for _, group in groupby(sorted(range(len(pieces)), key=lambda i: len(pieces[i])), key=lambda i: len(pieces[i])):
             rows = list(group)
-            for start in range(0, len(rows), self.batch_size):
-                batch = rows[start : start + self.batch_size]
-                vectors[batch] = self._forward(np.array([pieces[i] for i in batch], dtype=np.int64))
+            batches += [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
+
+        def run(batch: list[int]) -> None:
+            vectors[batch] = self._forward(np.array([pieces[i] for i in batch], dtype=np.int64))
+
+        if len(batches) == 1:
+            run(batches[0])
+        elif batches:
+            with ThreadPoolExecutor(min(_CORES, len(batches))) as pool:
+                list(pool.map(run, batches))
         return vectors
 
     def count_tokens(self, text: str) -> int:
@@ -157,10 +169,10 @@ def _session_options() -> onnxruntime.SessionOptions:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = min(2, os.cpu_count() or 1)
+    # One thread a question: a second one saves little on a text this short, and takes a core from somebody else's
+    # question. Many texts at once share the cores batch by batch (`MiniLM.encode`).
+    options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # Threads that spin while they wait would take the cores from the other people who ask at the same time.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 

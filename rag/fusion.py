@@ -1,7 +1,8 @@
 """Fusion of rankings: pure functions from rankings of hits to one ranking that keeps every hit it came from.
 
-A ranking is a sequence of ``Hit`` with ranks from 1. Items that a ranking does not hold are treated as each rule says. Ties
-go to the better best rank, then to the item that is met first. Names as in TrioRAG, table 10, and in ranx.
+A ranking is a sequence of ``Hit`` with ranks from 1. Items that a ranking does not hold are treated as each rule says.
+Ties go to the better best rank, then to the item that is met first. The ``n`` best items are given, or all. Names as in
+TrioRAG, table 10, and in ranx.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from rag.types import Fused, Hit
 
 Ranking = Sequence[Hit]
-Fusion = Callable[[Sequence[Ranking]], tuple[Fused, ...]]
+Fusion = Callable[[Sequence[Ranking], int | None], tuple[Fused, ...]]
 
 RRF_K = 60
 
 
-def rrf(rankings: Sequence[Ranking], k: int = RRF_K) -> tuple[Fused, ...]:
+def rrf(rankings: Sequence[Ranking], n: int | None = None, k: int = RRF_K) -> tuple[Fused, ...]:
     """Reciprocal rank fusion (Cormack et al., 2009): sum of 1 / (k + rank); a missing item adds nothing."""
-    return _fused(rankings, lambda found: sum(1 / (k + hit.rank) for hit in found.values()))
+    return _fused(rankings, n, lambda found: sum(1 / (k + hit.rank) for hit in found.values()))
 
 
-def borda(rankings: Sequence[Ranking]) -> tuple[Fused, ...]:
-    """Borda count (Aslam and Montague, 2001). Of n items in all, rank r gets n - r + 1 points; the items a ranking does not
-    hold share its remaining points evenly."""
+def borda(rankings: Sequence[Ranking], n: int | None = None) -> tuple[Fused, ...]:
+    """Borda count (Aslam and Montague, 2001). Of m items in all, rank r gets m - r + 1 points; the items that a
+    ranking does not hold share its remaining points evenly."""
     items = len({hit.item_id for ranking in rankings for hit in ranking})
     # Points 1 .. (items - len) are left over for as many missing items, so each gets their mean.
     leftover = [(items - len(ranking) + 1) / 2 for ranking in rankings]
@@ -33,21 +34,21 @@ def borda(rankings: Sequence[Ranking]) -> tuple[Fused, ...]:
             items - found[i].rank + 1 if i in found else leftover[i] for i in range(len(rankings)) if rankings[i]
         )
 
-    return _fused(rankings, points)
+    return _fused(rankings, n, points)
 
 
-def score_mean(rankings: Sequence[Ranking]) -> tuple[Fused, ...]:
-    """Mean over the rankings of scores scaled to 0..1 within each (min-max); missing is 0, a ranking of equal scores is 1."""
+def score_mean(rankings: Sequence[Ranking], n: int | None = None) -> tuple[Fused, ...]:
+    """Mean over the rankings of scores scaled to 0..1 within each (min-max); missing is 0, a ranking of equals is 1."""
     ranges = [(min(h.score for h in r), max(h.score for h in r)) if r else (0.0, 0.0) for r in rankings]
 
     def scaled(i: int, score: float) -> float:
         low, high = ranges[i]
         return (score - low) / (high - low) if high > low else 1.0
 
-    return _fused(rankings, lambda found: sum(scaled(i, hit.score) for i, hit in found.items()) / len(rankings))
+    return _fused(rankings, n, lambda found: sum(scaled(i, hit.score) for i, hit in found.items()) / len(rankings))
 
 
-def rank_mean(rankings: Sequence[Ranking]) -> tuple[Fused, ...]:
+def rank_mean(rankings: Sequence[Ranking], n: int | None = None) -> tuple[Fused, ...]:
     """Mean rank, negated so that higher is better; a missing item has the rank after the ranking's last."""
     after_last = [len(ranking) + 1 for ranking in rankings]
 
@@ -55,7 +56,7 @@ def rank_mean(rankings: Sequence[Ranking]) -> tuple[Fused, ...]:
         ranks = [found[i].rank if i in found else after_last[i] for i in range(len(rankings))]
         return -sum(ranks) / len(ranks)
 
-    return _fused(rankings, mean)
+    return _fused(rankings, n, mean)
 
 
 FUSIONS: dict[str, Fusion] = {"rrf": rrf, "borda": borda, "score_mean": score_mean, "rank_mean": rank_mean}
@@ -72,14 +73,20 @@ def as_ranking(fused: Sequence[Fused], ranker: str) -> tuple[Hit, ...]:
     return tuple(Hit(item.item_id, item.hits[0].branch, ranker, item.rank, item.score) for item in fused)
 
 
-def _fused(rankings: Sequence[Ranking], score: Callable[[Mapping[int, Hit]], float]) -> tuple[Fused, ...]:
+def _fused(
+    rankings: Sequence[Ranking], n: int | None, score: Callable[[Mapping[int, Hit]], float]
+) -> tuple[Fused, ...]:
     # item -> {index of the ranking: its hit}, in the order in which items are first met
     found: dict[str, dict[int, Hit]] = {}
     for i, ranking in enumerate(rankings):
         for hit in ranking:
             found.setdefault(hit.item_id, {}).setdefault(i, hit)
-    scored = [(item, score(hits), hits) for item, hits in found.items()]
-    scored.sort(key=lambda entry: (-entry[1], min(hit.rank for hit in entry[2].values())))
+    scored = [
+        (-score(hits), min(hit.rank for hit in hits.values()), order, item)
+        for order, (item, hits) in enumerate(found.items())
+    ]
+    scored.sort()
     return tuple(
-        Fused(item, rank, value, tuple(hits.values())) for rank, (item, value, hits) in enumerate(scored, start=1)
+        Fused(item, rank, -value, tuple(found[item].values()))
+        for rank, (value, _, _, item) in enumerate(scored[:n], start=1)
     )

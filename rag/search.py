@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,8 @@ from numpy.typing import NDArray
 from rag.errors import CorpusError
 
 if TYPE_CHECKING:
+    import Stemmer
+
     from rag.encoders import Vectors
 
 Ranked = list[tuple[int, float]]
@@ -24,14 +28,14 @@ Ranked = list[tuple[int, float]]
 class VectorIndex:
     """A flat inner-product index; row i belongs to item ``owners[i]``, so that one item may have several vectors."""
 
-    def __init__(self, dimension: int, owners: Sequence[int] | None = None) -> None:
+    def __init__(self, dimension: int, owners: Sequence[int] | NDArray[np.int64] | None = None) -> None:
         import faiss
 
-        self._index = faiss.IndexFlatIP(dimension)
+        self._index: Any = faiss.IndexFlatIP(dimension)
         self._owners = None if owners is None else np.asarray(owners, dtype=np.int64)
 
     @classmethod
-    def read(cls, file: Path, owners: Sequence[int] | None = None) -> VectorIndex:
+    def read(cls, file: Path, owners: Sequence[int] | NDArray[np.int64] | None = None) -> VectorIndex:
         """Read an index file.
 
         Raises:
@@ -79,15 +83,14 @@ class VectorIndex:
         wanted = min(n, self.rows) if self._owners is None else self.rows
         if wanted <= 0 or n <= 0:
             return []
-        scores, found = self._index.search(vector.reshape(1, -1), wanted)
-        rows = [(int(row), float(score)) for row, score in zip(found[0], scores[0], strict=True)]
-        rows.sort(key=lambda entry: (-entry[1], entry[0]))
-        if self._owners is None:
-            return rows
-        best: dict[int, float] = {}
-        for row, score in rows:
-            best.setdefault(int(self._owners[row]), score)
-        return list(best.items())[:n]
+        found, rows = self._index.search(vector.reshape(1, -1), wanted)
+        scores, items = found[0], rows[0]
+        if self._owners is not None:
+            # The rows come best first, so an item's first row is its best.
+            items, first = np.unique(self._owners[items], return_index=True)
+            scores = scores[first]
+        best = np.lexsort((items, -scores))[:n]
+        return list(zip(items[best].tolist(), scores[best].tolist(), strict=True))
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -95,29 +98,38 @@ class VectorIndex:
 # A word with its inner dots, hyphens and apostrophes: "exp(coef)" gives exp and coef, "TH.data" stays whole.
 _WORD = re.compile(r"[^\W_]+(?:[.\-'\u2019_][^\W_]+)*")
 _PART = re.compile(r"[^\W_]+")
-_STOPWORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
-    "to was will with which what who whom whose when where why how does do did has have had were been its from than".split()
-)
+_STOPWORD_LIST = """
+a an and are as at be been but by did do does for from had has have how if in into is it its no not of on or such than
+that the their then there these they this to was were what when where which who whom whose why will with
+"""
+_STOPWORDS = frozenset(_STOPWORD_LIST.split())
+_stemming = threading.Lock()
+
+
+@cache
+def _stemmer() -> Stemmer.Stemmer:
+    import Stemmer
+
+    return Stemmer.Stemmer("english")
 
 
 def words(text: str) -> list[str]:
-    """Index terms: case folded, without stop words; a dotted or hyphenated name stands whole and in its parts, and a number
-    stays whole."""
+    """Index terms: case folded, without stop words, stemmed (Snowball English). A dotted or hyphenated name stands
+    whole and in its parts; a number stays whole."""
     terms: list[str] = []
-    for match in _WORD.finditer(text.casefold()):
-        word = match[0]
+    for word in _WORD.findall(text.casefold()):
         if word in _STOPWORDS:
             continue
         terms.append(word)
-        parts = _PART.findall(word)
-        if len(parts) > 1 and not word.replace(".", "").isdigit():
-            terms += [part for part in parts if part not in _STOPWORDS]
-    return terms
+        if not word.isalnum() and not word.replace(".", "").isdigit():
+            terms += [part for part in _PART.findall(word) if part not in _STOPWORDS]
+    with _stemming:  # a stemmer keeps a cache of words and is not safe to share
+        return list(_stemmer().stemWords(terms))
 
 
 class WordIndex:
-    """BM25 (Lucene's variant, k1 = 1.5, b = 0.75) over texts; a text that shares no word with the query is not found."""
+    """BM25 (Lucene's variant, k1 = 1.5, b = 0.75) over texts; a text that shares no word with the query is not
+    found."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         import bm25s
@@ -125,17 +137,19 @@ class WordIndex:
         ids: dict[str, int] = {}
         documents = [[ids.setdefault(word, len(ids)) for word in words(text)] for text in texts]
         self._ids = ids
-        self._bm25 = None
+        self._bm25 = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
         if ids:
-            self._bm25 = bm25s.BM25()
             self._bm25.index((documents, ids), show_progress=False, create_empty_token=False)
 
     def search(self, query: str, n: int) -> Ranked:
         """The ``n`` best texts with a score above 0."""
         known = sorted({self._ids[word] for word in words(query) if word in self._ids})
-        if self._bm25 is None or not known or n <= 0:
+        if not known or n <= 0:
             return []
         scores: NDArray[np.float32] = self._bm25.get_scores_from_ids(known)
-        found = np.flatnonzero(scores > 0)
+        found = np.flatnonzero(scores)
+        if len(found) > 4 * n:  # sorting the best few is cheaper than sorting all
+            least = np.partition(scores[found], -n)[-n]
+            found = found[scores[found] >= least]
         best = found[np.lexsort((found, -scores[found]))][:n]
-        return [(int(row), float(scores[row])) for row in best]
+        return list(zip(best.tolist(), scores[best].tolist(), strict=True))

@@ -1,8 +1,7 @@
 """The whole ingestion: documents in, a corpus folder out.
 
-Pages are read by worker processes and go straight to disk, so that memory does not grow with the number of pages. A file or
-page that can't be read is named in the report, and the rest goes in.
-"""
+Pages are read by worker processes and go straight to disk, so that memory does not grow with the number of pages. A
+file or page that can't be read is named in the report, and the rest goes in."""
 
 from __future__ import annotations
 
@@ -12,21 +11,21 @@ import multiprocessing
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 from rag import corpus_files as files
 from rag.corpus import check_target, save_corpus
 from rag.errors import DocumentError, UsageError
 from rag.ingest.chunk import fold_whitespace, windows
-from rag.ingest.text import read_lines, read_records
+from rag.ingest.text import read_records
 from rag.types import Chunk, Crop, Document, Page, Region, Triple
 
 if TYPE_CHECKING:
@@ -49,8 +48,8 @@ _SPAWN = multiprocessing.get_context("spawn")  # threads of onnxruntime and fais
 
 @dataclass(slots=True)
 class Report:
-    """What went in and what did not. ``refused`` names files, lines and pages that were left out, with the reason; ``notes`` names
-    pages that went in with something missing."""
+    """What went in and what did not. ``refused`` names files, lines and pages that were left out, with the reason;
+    ``notes`` names pages that went in with something missing."""
 
     folder: Path
     counts: dict[str, int] = field(default_factory=dict)
@@ -102,16 +101,12 @@ def ingest(
     """Build a corpus from PDF files, folders of them, or JSON lines.
 
     Args:
-        sources: files and folders; of a folder, all PDFs (``kind`` pdf or auto) or JSON-lines files (``kind`` text) in it.
-        out: the corpus folder to write; it appears when all is done.
-        kind: what the files are; ``auto`` goes by the suffix.
-        name: name of the corpus; by default that of the folder.
-        limit: at most this many pages in all.
-        triples_file: JSON lines of ``chunk_md5`` and ``triples``, taken instead of extracting.
-        workers: processes that read pages; by default one a core, two at most.
-        overwrite: replace a corpus that is in ``out``.
-        encoder: text encoder of the index; by default the embedded one.
-        progress: told a line at every step.
+        sources: files and folders; of a folder, all PDFs (``kind`` pdf or auto) or JSON-lines files (``kind`` text)
+        in it. out: the corpus folder to write; it appears when all is done. kind: what the files are; ``auto`` goes
+        by the suffix. name: name of the corpus; by default that of the folder. limit: at most this many pages in all.
+        triples_file: JSON lines of ``chunk_md5`` and ``triples``, taken instead of extracting. workers: processes
+        that read pages; by default one a core, two at most. overwrite: replace a corpus that is in ``out``. encoder:
+        text encoder of the index; by default the embedded one. progress: told a line at every step.
 
     Raises:
         UsageError: a source does not exist or is of no known kind.
@@ -121,7 +116,6 @@ def ingest(
     out = Path(out)
     check_target(out, overwrite)
     found = _files(sources, kind)
-    triples_by_md5 = None if triples_file is None else read_triples(Path(triples_file))
     report = Report(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.stage.", dir=out.parent) as folder:
@@ -132,7 +126,9 @@ def ingest(
             reasons = " ".join([*report.refused, *report.notes][:5])
             raise DocumentError(f"No text could be read from {', '.join(str(s) for s in sources)}. {reasons}".rstrip())
         progress(f"extracting triples from {report.counts['chunks']:,} chunks")
-        report.counts["triples"] = files.write_table(stage, "triples", _triples(stage, triples_by_md5))
+        report.counts["triples"] = files.write_table(
+            stage, "triples", _triples(stage, None if triples_file is None else Path(triples_file))
+        )
         tables = {table: files.read_table(stage, table) for table in files.TABLES}
         save_corpus(
             out,
@@ -166,7 +162,7 @@ def _files(sources: Sequence[Path | str], kind: Kind) -> list[tuple[Path, str]]:
             continue
         file_kind = _kind(source, kind)
         if file_kind is None:
-            raise UsageError(f"{source.name} is no PDF and no JSON-lines file; say what it is with --kind pdf or --kind text.")
+            raise UsageError(f"{source.name} is no PDF and no JSON-lines file; say what it is with --kind.")
         found[source] = file_kind
     return list(found.items())
 
@@ -180,7 +176,8 @@ def _kind(file: Path, kind: Kind) -> str | None:
 
 def document_id(file: Path) -> str:
     """The file's stem, without what can't stand in a file name."""
-    return re.sub(r"[\x00-\x1f\x7f/\\]", "_", file.stem).encode("utf-8", "replace").decode()[:MAX_STEM_CHARS] or "document"
+    stem = re.sub(r"[\x00-\x1f\x7f/\\]", "_", file.stem).encode("utf-8", "replace").decode("utf-8")
+    return stem[:MAX_STEM_CHARS] or "document"
 
 
 def read_descriptions(folder: Path) -> dict[str, dict[str, str]]:
@@ -196,7 +193,7 @@ def read_descriptions(folder: Path) -> dict[str, dict[str, str]]:
         rows = json.loads(file.read_text(encoding="utf-8"))
         return {row["file"]: {k: str(v) for k, v in row.items() if k in _DESCRIBED} for row in rows}
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UsageError(f"{file} must be a JSON list of objects with a \"file\" each ({error}); mend or delete it.") from error
+        raise UsageError(f'{file} must be a JSON list of objects with a "file" each; mend or delete it.') from error
 
 
 _DESCRIBED = frozenset({"title", "authors", "year", "licence", "copyright", "source"})
@@ -303,8 +300,8 @@ class _Reader:
 
 
 def _in_processes(tasks: Sequence[_Task], workers: int) -> Iterator[_Rows | str]:
-    """The pages of all tasks in order, read by worker processes. A page that kills its worker is tried once more alone, and then
-    left out."""
+    """The pages of all tasks in order, read by worker processes. A page that kills its worker is tried once more
+    alone, and then left out."""
     pending = list(tasks)
     while pending:
         with ProcessPoolExecutor(workers, mp_context=_SPAWN) as pool:
@@ -403,7 +400,8 @@ def _chunks(page_id: str, text: str, regions: Sequence[Region]) -> Iterator[Chun
 
 
 def _spans(text: str, regions: Sequence[Region]) -> dict[str, tuple[int, int]]:
-    """Region id -> (start, end) in the page's folded text, for the regions whose text is part of it, in reading order."""
+    """Region id -> (start, end) in the page's folded text, for the regions whose text is part of it, in reading
+    order."""
     spans: dict[str, tuple[int, int]] = {}
     position = 0
     for region in regions:
@@ -423,42 +421,16 @@ def _save(image: Image, file: Path, quality: int) -> None:
 # --- triples ---------------------------------------------------------------------------------------------------------
 
 
-def read_triples(file: Path) -> dict[str, tuple[list[list[str]], str]]:
-    """MD5 of a chunk's text -> its triples and their origin (the line's ``origin``, or the file's name).
+def _triples(stage: Path, file: Path | None) -> Iterator[Triple]:
+    from rag.ingest.triples import extract, load_triples
 
-    Raises:
-        DocumentError: the file can't be read or a line is of another form; names the line.
-    """
-    found: dict[str, tuple[list[list[str]], str]] = {}
-    for number, line in read_lines(file):
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DocumentError(f"{file.name}, line {number}: it is not JSON.") from error
-        if not isinstance(value, dict) or not isinstance(value.get("chunk_md5"), str) or not _are_triples(value.get("triples")):
-            raise DocumentError(
-                f'{file.name}, line {number}: it must hold "chunk_md5" and "triples", a list of [subject, relation, object].'
-            )
-        found[value["chunk_md5"]] = (value["triples"], str(value.get("origin") or file.name))
-    return found
-
-
-def _are_triples(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(triple, list) and len(triple) == 3 and all(isinstance(part, str) for part in triple) for triple in value
-    )
-
-
-def _triples(stage: Path, by_md5: Mapping[str, tuple[list[list[str]], str]] | None) -> Iterator[Triple]:
     chunks: Iterator[Chunk] = files.read_table(stage, "chunks")
-    if by_md5 is None:
-        from rag.ingest.triples import extract
-
-        yield from extract(chunks)
+    if file is None:
+        yield from extract(chunks, files.read_table(stage, "regions"))
         return
+    by_md5 = load_triples(file)
     # The study's counts (36,447 edges on HotpotQA) take a text that stands in several chunks once for each.
     for chunk in chunks:
         md5 = hashlib.md5(chunk.text.encode(), usedforsecurity=False).hexdigest()
-        triples, origin = by_md5.get(md5, ([], ""))
-        for subject, relation, object_ in triples:
-            yield Triple(subject, relation, object_, chunk.id, chunk.page_id, origin)
+        for triple in by_md5.get(md5, ()):
+            yield replace(triple, chunk_id=chunk.id, page_id=chunk.page_id)

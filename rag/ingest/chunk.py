@@ -14,8 +14,9 @@ def fold_whitespace(text: str) -> str:
 
 
 def windows(text: str, size: int = WINDOW, step: int = STEP) -> Iterator[tuple[int, str]]:
-    """(start, window) over the whitespace-folded ``text``: ``size`` characters at every ``step``, for every start within the
-    text. The last window may lie wholly within the one before it, as in the study; a blank page has none."""
+    """(start, window) over the whitespace-folded ``text``: ``size`` characters at every ``step``, for every start
+    within the text. The last window may lie wholly within the one before it, as in the study; a blank page has
+    none."""
     folded = fold_whitespace(text)
     for start in range(0, len(folded), step):
         yield start, folded[start : start + size]

@@ -29,8 +29,8 @@ def _raise(error: DocumentError) -> None:
 def read_records(path: Path, refuse: Callable[[DocumentError], None] = _raise) -> Iterator[TextRecord]:
     """The records of a ``.jsonl`` or ``.jsonl.gz`` file, one at a time; blank lines are passed over.
 
-    A line that is no such object, or whose source came before, makes a ``DocumentError`` that names file and line; it goes to
-    ``refuse`` (which raises it, by default), and reading goes on with the next line.
+    A line that is no such object, or whose source came before, makes a ``DocumentError`` that names file and line; it
+    goes to ``refuse`` (which raises it, by default), and reading goes on with the next line.
 
     Raises:
         DocumentError: the file itself can't be read.
