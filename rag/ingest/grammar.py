@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_CHARS = 80
 MAX_WORDS = 8
 _MAX_RELATION_WORDS = 8
-_MAX_SUBJECT_WORDS = 7
+_MAX_SUBJECT_WORDS = 8
 _MAX_CONJUNCTS = 6
 _LEAST_WORDS = 4
 _LEAST_WORD_SHARE = 0.7
@@ -54,7 +54,7 @@ _VAGUE = _words(
     nothing everything number set part place use form basis end side note notes line page comparison
     default addition contrast importance interest reference sake purpose present paper document value values
     option choice advantage left right hand hands detail details definition principle consequence turn instance general
-    particular practice appendix exception moment user users term terms etc look step step-by-step help
+    particular practice appendix exception moment user users etc look step step-by-step help
     """
 )
 _PLAIN_ADJECTIVES = _words(
@@ -104,6 +104,8 @@ _CONTRACTIONS = {
 }
 
 _NAME = re.compile(r"[\w\s\-–—'’.,/()%+&:]+")
+_RELATION = re.compile(r"[\w\s\-–'’.,/%]+")
+_POSSESSIVE = re.compile(r" (['’]s?\b|['’](?= ))")
 _LETTERS = re.compile(r"[^\W\d_]")
 _WORD = re.compile(r"[^\W\d_][\w'’.\-–/]*")
 _TELLING = re.compile(r"[^\W\d_]{3}|[A-Z]{2}")
@@ -234,11 +236,10 @@ def _participle(verb: str) -> str:
 
 
 def _is_finite(verb: Token) -> bool:
-    """Whether the verb makes a clause; others, and "data set" read as a verb, are misread fragments."""
+    """Whether the verb makes a clause; others are fragments, mostly misread."""
     helped = any(child.dep_ in ("aux", "auxpass") and child.lower_ != "to" for child in verb.children)
-    misread = verb.lower_ == "set" and verb.i > 0 and verb.nbor(-1).lower_ == "data"
     joined = verb.dep_ in ("acl", "conj") and verb.tag_ in ("VBG", "VBN", "VB")
-    return not misread and (helped or joined or verb.tag_ in ("VBZ", "VBP", "VBD"))
+    return helped or joined or verb.tag_ in ("VBZ", "VBP", "VBD")
 
 
 def _agrees(head: Token, verb: Token) -> bool:
@@ -279,7 +280,8 @@ def _subjects(verb: Token) -> list[Token]:
         if own[0].lower_ in _RELATIVES:
             return _antecedent(verb)
         return [head for subject in own for head in _with_conjuncts(subject)]
-    if verb.dep_ == "conj" and verb.head.pos_ in ("VERB", "AUX") and verb.tag_ == verb.head.tag_:
+    helped = any(child.dep_ in ("aux", "auxpass") for child in children)
+    if verb.dep_ == "conj" and verb.head.pos_ in ("VERB", "AUX") and (helped or verb.tag_ == verb.head.tag_):
         return _subjects(verb.head)
     if verb.dep_ == "acl" and verb.tag_ in ("VBG", "VBN") and verb.head.pos_ in _NOUNS:
         return [verb.head]
@@ -361,11 +363,17 @@ def _object(relation: _Relation, head: Token) -> Iterator[tuple[_Relation, _Phra
     if _points(head):
         return
     prepositions = [c for c in head.children if c.dep_ == "prep" and c.i > head.i]
-    complete = not any(c.lower_ == "of" for c in prepositions) and head.lower_ not in _VAGUE
+    complete = not any(c.lower_ == "of" for c in prepositions) and not _is_vague(head)
     if complete and (phrase := _phrase(_core(head))):
         yield relation, phrase
     for preposition in prepositions[:2]:
-        yield from _of_preposition(relation + tuple(_core(head)), preposition)
+        deed = next((c for c in preposition.children if c.dep_ == "pcomp"), None)
+        if deed is not None and preposition.lower_ == "of":  # "probability of dying from cancer" is one thing
+            whole = list(head.doc[_core(head)[0].i : deed.right_edge.i + 1])
+            if phrase := _phrase(whole):
+                yield relation, phrase
+        else:
+            yield from _of_preposition(relation + tuple(_core(head)), preposition)
 
 
 # --- noun phrases ----------------------------------------------------------------------------------------------------
@@ -374,6 +382,11 @@ def _object(relation: _Relation, head: Token) -> Iterator[tuple[_Relation, _Phra
 def _points(head: Token) -> bool:
     """Whether the noun only points at something said elsewhere ("this model", "its variance")."""
     return any(child.lower_ in _POINTERS for child in head.lefts)
+
+
+def _is_vague(head: Token) -> bool:
+    """Whether the noun names nothing by itself; "survival time" does, as a noun stands before it."""
+    return head.lower_ in _VAGUE and not any(child.dep_ == "compound" for child in head.lefts)
 
 
 def _core(head: Token) -> list[Token]:
@@ -394,7 +407,7 @@ def _core(head: Token) -> list[Token]:
 
 def _subject(head: Token, verb: Token) -> _Phrase | None:
     """A subject with all that restricts it, or nothing where that is too long or points elsewhere."""
-    if head.pos_ not in _NOUNS or head.lower_ in _VAGUE or _points(head):
+    if head.pos_ not in _NOUNS or _is_vague(head) or _points(head):
         return None
     if verb.dep_ in ("relcl", "acl"):
         return _phrase(_core(head))
@@ -465,7 +478,7 @@ def _abbreviates(acronym: str, name: str) -> bool:
 def _of_examples(preposition: Token) -> Iterator[Statement]:
     """ "methods such as logistic regression"."""
     head = preposition.head
-    if head.pos_ not in _NOUNS or head.lower_ in _VAGUE:
+    if head.pos_ not in _NOUNS or _is_vague(head):
         return
     subject = _phrase(_core(head))
     for child in preposition.children:
@@ -489,12 +502,13 @@ def _of_caption(root: Token, label: str) -> Iterator[Statement]:
 
 
 def _statement(subject: _Phrase, relation: _Relation, object_: _Phrase) -> Iterator[Statement]:
-    words = " ".join(part if isinstance(part, str) else _cased(part) for part in relation).strip()
+    words = " ".join(part if isinstance(part, str) else _cased(part) for part in relation)
+    words = _POSSESSIVE.sub(r"\1", words).strip()
     tokens = [part for part in relation if not isinstance(part, str)]
     if (
         len(words.split()) <= _MAX_RELATION_WORDS
         and len(words) <= MAX_CHARS
-        and _NAME.fullmatch(words)
+        and _RELATION.fullmatch(words)
         and subject.text.casefold() != object_.text.casefold()
     ):
         yield Statement(subject.text, words, object_.text, *_extent(subject.tokens, tokens, object_.tokens))

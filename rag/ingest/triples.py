@@ -23,6 +23,7 @@ from rag.types import Chunk, Region, Triple
 
 if TYPE_CHECKING:
     from spacy.language import Language
+    from spacy.tokens import Doc
 
 ORIGIN = "grammar"
 
@@ -37,6 +38,7 @@ _LEAST_PROSE_WORDS = 4
 _CODE = re.compile(r"[<>=|~$\[\]{}^*\\#@]|^[+\-]$|\w\(\w|^\(?[\d.,:%\-–−]+\)?[,;]?$|::")
 _BREAK = re.compile(r"\s[•◦▪‣·|]\s")
 _LABEL = re.compile(r"(?:Figure|Fig\.|Table) ?\d+(?:\.\d+)*[:.]? +(?=[^\W\d_a-z])")
+_DATA_SET = re.compile(r"\bdata (?:sets?|frames?)\b", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?]\s")
 
 
@@ -73,15 +75,16 @@ def extract(chunks: Iterable[Chunk], regions: Iterable[Region] = (), batch_size:
     for region in regions:
         by_page.setdefault(region.page_id, []).append(region)
     pages = ((page, tuple(group)) for page, group in groupby(chunks, key=lambda chunk: chunk.page_id))
+    nlp = parser()
     work = (
-        (piece.text, (page, run, piece))
+        (_tokens(nlp, piece.text), (page, run, piece))
         for page, group in pages
         for run in _runs(group)
         for piece in _pieces(run, by_page.get(page, ()))
     )
     seen: set[tuple[str, str, str]] = set()
     current = ""
-    for doc, (page, run, piece) in parser().pipe(work, as_tuples=True, batch_size=batch_size):
+    for doc, (page, run, piece) in nlp.pipe(work, as_tuples=True, batch_size=batch_size):
         if page != current:
             current, seen = page, set()
         for statement in statements(doc, whole=piece.whole, label=piece.label):
@@ -109,6 +112,17 @@ def parser() -> Language:
     infixes = [pattern for pattern in nlp.Defaults.infixes or () if "(?:-|" not in pattern]
     nlp.tokenizer.infix_finditer = compile_infix_regex(infixes).finditer
     return nlp
+
+
+def _tokens(nlp: Language, text: str) -> Doc:
+    """The text in tokens, with "data set" as the one noun it is: the parser takes its second half for a verb."""
+    doc = nlp.make_doc(text)
+    with doc.retokenize() as retokenizer:
+        for found in _DATA_SET.finditer(text):
+            span = doc.char_span(*found.span())
+            if span is not None and len(span) > 1:
+                retokenizer.merge(span, attrs={"NORM": found[0].lower().replace(" ", "")})
+    return doc
 
 
 def load_triples(file: Path | str, origin: str = "study") -> dict[str, tuple[Triple, ...]]:
