@@ -14,7 +14,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 
-from rag.types import GeneratorEvent, Waiting
+from rag.types import Finish, GeneratorEvent, Waiting
 
 TICK_S = 0.25
 
@@ -76,17 +76,21 @@ def run(source: Callable[[], AsyncGenerator[GeneratorEvent, None]], tick_s: floa
     """The events of ``source()``, with an empty ``Waiting`` for every ``tick_s`` seconds of silence."""
     producer = _Producer(source)
     producer.start()
+    finished = False
     try:
         while True:
             try:
                 event = producer.events.get(timeout=tick_s)
             except queue.Empty:
-                yield Waiting()
+                # After the end only the connection is being closed.
+                if not finished:
+                    yield Waiting()
                 continue
             if isinstance(event, _End):
                 if event.error is not None:
                     raise event.error
                 return
+            finished = isinstance(event, Finish)
             yield event
     finally:
         producer.cancel()

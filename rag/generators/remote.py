@@ -159,7 +159,7 @@ class RemoteGenerator:
 
     def _failed(self, prompt: Prompt, answer: _Answer, failure: Failure, calls: int) -> Finish:
         usage = self._usage(prompt, answer) if answer.text else answer.usage or UNKNOWN
-        refused = failure.status >= 400 and not answer.text
+        refused = failure.status >= 300 and not answer.text
         sentence = failure.sentence(self._spec.provider, calls)
         return Finish(usage, "error", sentence, reason=answer.reason or "", refused=refused)
 
