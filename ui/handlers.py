@@ -118,7 +118,9 @@ class Handlers:
         """What this very prompt would take on each other generator, by label."""
         if trace.prompt is None:
             return ()
-        others = [spec for spec in self.generators.values() if spec.name != trace.generator and spec.access != "embedded"]
+        others = [
+            spec for spec in self.generators.values() if spec.name != trace.generator and spec.access != "embedded"
+        ]
         estimates = pricing.estimates(trace.prompt, others)
         return tuple((spec.label, estimate) for spec, estimate in zip(others, estimates, strict=True))
 

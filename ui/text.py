@@ -77,7 +77,7 @@ ACCESS: dict[str, tuple[str, str]] = {
     "embedded": ("Embedded", "runs in this process"),
     "open": ("Open weights", "weights are published; runs at a provider or on your server"),
     "closed": ("Closed", "runs at its provider"),
-    "diagnostic": ("Diagnostic", "for tests"),
+    "diagnostic": ("Diagnostic", "costs more; the study used it to diagnose failures, not to compare"),
 }
 
 ABOUT = (
@@ -100,9 +100,30 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "demo": (
         Example(
             "text",
-            "monoclonal gammopathy",
-            "How many subjects diagnosed with monoclonal gammopathy of undetermined significance does the mgus2 data set contain?",
+            "size of a data set",
+            "How many subjects diagnosed with monoclonal gammopathy of undetermined significance does the mgus2 data set "
+            "contain?",
         ),
+        Example("text", "why women", "Why do females with MGUS have a larger lifetime risk of PCM than males?"),
+        Example(
+            "two facts",
+            "two data sets",
+            "How many subjects does the mgus2 data set contain, and how many pregnant women does the abortion data set "
+            "hold?",
+        ),
+        Example("pixels", "p-value in a tree", "What is the p-value of the R_income split in the happiness tree?"),
+        Example(
+            "table",
+            "medium smokers",
+            "How many lung cancer patients were medium smokers in the study by Schairer and Schöniger?",
+        ),
+        Example(
+            "caption",
+            "an outlier",
+            "How much blood did the one vaginal delivery lose that is left out of the distribution of measured blood "
+            "loss?",
+        ),
+        Example("unanswerable", "price of a vaccine", "What does one dose of the BCG vaccine cost?"),
     ),
 }
 """Corpus name -> examples, one or two per question type. Each is in ``assets/questions``."""

@@ -128,7 +128,7 @@ def _controls(generators: Iterable[GeneratorSpec]) -> dict[str, Any]:
         [(card(spec), spec.name) for spec in specs],
         value=specs[0].name,
         label="Generator",
-        info=f"≈ for {TYPICAL_INPUT_TOKENS} tokens of text and a short answer",
+        info=f"≈ price of 100 questions of {TYPICAL_INPUT_TOKENS} tokens",
         elem_id="generator",
     )
     built["payload"] = _choice("payload", PAYLOAD, CHOICES["payload"], "payload")
@@ -182,9 +182,9 @@ def needs(spec: GeneratorSpec) -> str:
 
 
 def price(spec: GeneratorSpec) -> str:
-    """USD for a typical question, ``free``, or unknown."""
+    """USD for 100 typical questions, ``free``, or unknown."""
     cost = cost_usd(spec, TYPICAL_INPUT_TOKENS, ASSUMED_OUTPUT_TOKENS)
-    return "price unknown" if cost is None else "free" if cost == 0 else f"≈ {money(cost)}"
+    return "price unknown" if cost is None else "free" if cost == 0 else f"≈ {money(100 * cost)}"
 
 
 def _question_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
@@ -195,7 +195,6 @@ def _question_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
             lines=1,
             max_lines=4,
             max_length=2_000,
-            autofocus=True,
             container=False,
             scale=1,
             elem_id="question",

@@ -20,7 +20,7 @@ def header(corpus: Corpus) -> str:
     counts = f"{plural(len(corpus.documents), 'document')} · {plural(len(corpus.pages), 'page')}"
     return (
         f'<div class="fb-brand"><span class="fb-squares" aria-hidden="true">{squares}</span><h1>{esc(words.TITLE)}</h1></div>'
-        f'<div class="fb-corner"><span class="fb-corpus" title="{esc(corpus.id)}"><b>{bdi(corpus.manifest.name.capitalize())}</b> · {counts}</span>'
+        f'<div class="fb-corner"><span class="fb-corpus" title="{esc(corpus.id)}"><b>{bdi(corpus.manifest.name.capitalize())}</b> <span class="fb-counts">· {counts}</span></span>'
         '<button type="button" id="fb-theme" class="fb-small" data-theme-toggle aria-label="Switch between light and dark" '
         'title="Switch between light and dark"><svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">'
         '<circle cx="8" cy="8" r="6.2" fill="none" stroke="currentColor" stroke-width="1.5"/>'

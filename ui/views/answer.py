@@ -43,6 +43,8 @@ def render(trace: Trace, generator_label: str, running: bool) -> str:
     """The card for a trace, finished or not."""
     kind = state(trace, running)
     title, status = _TITLES[kind]
+    if running and trace.generation and trace.generation.waiting:
+        status = trace.generation.waiting
     body = _BODIES.get(kind, _said)(trace)
     gate = gate_line(trace.evidence.gate)
     spoken = "" if running else f"{title}. {trace.generation.text if trace.generation else ''}"
@@ -104,7 +106,8 @@ def _what_to_try(trace: Trace) -> str:
 
 
 def _partial(trace: Trace) -> str:
-    why = words.PARTIAL[state(trace, running=False)]
+    said = trace.generation.notice if trace.generation else ""
+    why = said or words.PARTIAL[state(trace, running=False)]
     return f'{_said(trace)}<p class="fb-hint"><span class="fb-icon">{ICONS["partial"]}</span>{esc(why)}</p>'
 
 

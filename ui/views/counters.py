@@ -17,9 +17,7 @@ def empty() -> str:
     return _card(f'<div class="fb-tiles">{tiles}</div><p class="fb-legend">{esc(words.SPLIT_EMPTY)}</p>')
 
 
-def render(
-    trace: Trace, tokens: Sequence[int], embedded: bool, elsewhere: Sequence[tuple[str, Estimate]] = ()
-) -> str:
+def render(trace: Trace, tokens: Sequence[int], embedded: bool, elsewhere: Sequence[tuple[str, Estimate]] = ()) -> str:
     """The counters.
 
     Args:
@@ -71,7 +69,11 @@ def _times(trace: Trace, generation: Generation | None) -> str:
     total = retrieval + answer if retrieval is not None and answer is not None else None
     first = milliseconds(generation.ttft_ms) if generation and generation.ttft_ms is not None else _DASH
     parts = f"retrieval {milliseconds(retrieval)}", f"first token {first}"
-    return _tile(milliseconds(total) if total is not None else _DASH, *parts, f"answer {milliseconds(answer) if answer is not None else _DASH}")
+    return _tile(
+        milliseconds(total) if total is not None else _DASH,
+        *parts,
+        f"answer {milliseconds(answer) if answer is not None else _DASH}",
+    )
 
 
 def _cost(generation: Generation | None, embedded: bool) -> str:
@@ -81,7 +83,8 @@ def _cost(generation: Generation | None, embedded: bool) -> str:
         return _tile("$0", words.EMBEDDED_COST)
     if generation.cost_usd is None:
         return _tile("unknown", "cost: no price or no count")
-    return _tile(money(generation.cost_usd), f"{money(100 * generation.cost_usd)} per 100 questions")
+    about = "≈ " if generation.usage is None or generation.usage.source == "estimated" else ""
+    return _tile(f"{about}{money(generation.cost_usd)}", f"{about}{money(100 * generation.cost_usd)} per 100 questions")
 
 
 def _tile(value: str, *labels: str) -> str:

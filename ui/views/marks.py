@@ -16,7 +16,9 @@ _SENTENCE_ENDS = (". ", "? ", "! ", "\n")
 
 def question_stems(question: str) -> frozenset[str]:
     """The stems of the question's content words."""
-    return frozenset(t.stem for t in tokens(question) if t.text.casefold() not in STOP)
+    return frozenset(
+        t.stem for t in tokens(question) if t.text.casefold() not in STOP and (len(t.text) > 1 or t.text.isdigit())
+    )
 
 
 def cited_sentences(trace: Trace, item_id: str) -> tuple[str, ...]:

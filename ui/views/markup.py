@@ -89,7 +89,7 @@ def money(usd: float | None) -> str:
         return "unknown"
     if usd == 0:
         return "$0"
-    digits = 2 if usd >= 0.095 else 1 - math.floor(math.log10(usd))
+    digits = 2 if usd >= 0.0995 else 1 - math.floor(math.log10(usd))
     return f"${usd:,.{min(digits, 8)}f}"
 
 
@@ -156,9 +156,7 @@ def page_button(page: Page, corpus: Corpus, item_id: str = "", label: str | None
     document = corpus.documents.get(page.document)
     licence = f" (licence: {document.licence})" if document and document.licence else ""
     title = esc(f"Open {page_label(page, corpus)}{licence}")
-    return (
-        f'<button type="button" class="fb-link" data-page="{esc(page.id)}"{item} title="{title}">{shown}</button>'
-    )
+    return f'<button type="button" class="fb-link" data-page="{esc(page.id)}"{item} title="{title}">{shown}</button>'
 
 
 def licence_link(page: Page, corpus: Corpus) -> str:

@@ -14,6 +14,9 @@ from ui.views.markup import data_uri, esc, page_label, tags_by_item
 LEGEND: dict[Branch, str] = {"text": "chunk", "graph": "fact's passage", "visual": "figure or table"}
 
 
+RING_PT = 2.5
+
+
 @dataclass(frozen=True, slots=True)
 class Box:
     """A piece of evidence on a page; ``label`` is its tag, or its rank where it was not sent."""
@@ -124,7 +127,7 @@ def _sheet(page: Page, corpus: Corpus, drawn: tuple[Box, ...], focus: str) -> st
     if not page.image:
         text = esc(corpus.page_text(page.id))
         return f'<p class="fb-hint">{esc(words.NO_IMAGE)}</p><div class="fb-sheet fb-page-text" tabindex="0" dir="auto">{text}</div>'
-    shapes = "".join(_shape(box, focus) for box in drawn)
+    shapes = _shapes(drawn, focus)
     labels = _labels(drawn)
     view = f"0 0 {page.width_pt:g} {page.height_pt:g}"
     alt = esc(f"Picture of {page_label(page, corpus)}")
@@ -135,12 +138,31 @@ def _sheet(page: Page, corpus: Corpus, drawn: tuple[Box, ...], focus: str) -> st
     )
 
 
-def _shape(box: Box, focus: str) -> str:
-    x0, y0, x1, y1 = box.bbox
-    kind = f"{box.branch}{'' if box.sent else ' unsent'}{' focus' if box.item_id == focus else ''}"
+def _shapes(drawn: tuple[Box, ...], focus: str) -> str:
+    """One rectangle per place and branch, however many items share it; rings of different branches lie round each other."""
+    places: dict[tuple[BBox, Branch], list[Box]] = {}
+    for box in drawn:
+        places.setdefault((box.bbox, box.branch), []).append(box)
+    rings: dict[BBox, int] = {}
+    pieces = []
+    for (bbox, branch), sharing in places.items():
+        ring = rings.get(bbox, 0)
+        rings[bbox] = ring + 1
+        pieces.append(_shape(bbox, branch, sharing, ring, focus))
+    return "".join(pieces)
+
+
+def _shape(bbox: BBox, branch: Branch, sharing: list[Box], ring: int, focus: str) -> str:
+    x0, y0, x1, y1 = (edge + RING_PT * ring * sign for edge, sign in zip(bbox, (-1, -1, 1, 1), strict=True))
+    states = {
+        "unsent": not any(box.sent for box in sharing),
+        "focus": any(box.item_id == focus for box in sharing),
+        "outer": ring,
+    }
+    kind = " ".join((branch, *(state for state, holds in states.items() if holds)))
     return (
-        f'<rect class="{kind}" data-box="{esc(box.item_id)}" x="{x0:.1f}" y="{y0:.1f}" width="{max(1.0, x1 - x0):.1f}" '
-        f'height="{max(1.0, y1 - y0):.1f}" rx="2"><title>{esc(box.label)}</title></rect>'
+        f'<rect class="{kind}" data-box="{esc(sharing[0].item_id)}" x="{x0:.1f}" y="{y0:.1f}" '
+        f'width="{max(1.0, x1 - x0):.1f}" height="{max(1.0, y1 - y0):.1f}" rx="2"/>'
     )
 
 
