@@ -33,7 +33,9 @@ _SUBJECTS = frozenset({"nsubj", "nsubjpass"})
 _NOUNS = frozenset({"NOUN", "PROPN"})
 _CLAUSES = frozenset({"relcl", "acl", "advcl", "ccomp"})
 _RELATIVES = frozenset({"which", "that", "who"})
-_POINTERS = frozenset({"this", "that", "these", "those", "such", "its", "their", "his", "her", "another", "other"})
+_POINTERS = frozenset(
+    {"this", "that", "these", "those", "such", "its", "their", "his", "her", "another", "other", "whichever"}
+)
 _CONDITIONS = frozenset({"if", "unless", "whether", "suppose", "assuming", "because", "although", "though"})
 _HYPOTHESES = _words(
     """
@@ -43,7 +45,8 @@ _HYPOTHESES = _words(
 _STRIPPED = _words(
     """
     a an the our your my we all both each every any several various certain very own following above usual
-    so-called resulting particular given respective overall actual corresponding said present current
+    so-called resulting particular given respective overall actual corresponding said present current precisely
+    roughly exactly just simply
     """
 )
 _VAGUE = _words(
@@ -54,7 +57,7 @@ _VAGUE = _words(
     nothing everything number set part place use form basis end side note notes line page comparison
     default addition contrast importance interest reference sake purpose present paper document value values
     option choice advantage left right hand hands detail details definition principle consequence turn instance general
-    particular practice appendix exception moment user users etc look step step-by-step help
+    particular practice appendix exception moment user users etc look step step-by-step help respect
     """
 )
 _PLAIN_ADJECTIVES = _words(
@@ -90,6 +93,12 @@ _PARTICIPLES = dict(
         map:mapped spread:spread understand:understood
         """
     )
+)
+_DENIALS = _words("never no longer rarely seldom seldomly hardly barely scarcely neither nor nearly almost only")
+_LOOSE = _words(
+    """
+    using assuming given removing omitting giving making leading resulting extending allowing setting adding letting
+    """
 )
 _PLACES = frozenset({"in", "on", "between", "from", "within", "under"})
 _CONTRACTIONS = {
@@ -283,7 +292,7 @@ def _subjects(verb: Token) -> list[Token]:
     helped = any(child.dep_ in ("aux", "auxpass") for child in children)
     if verb.dep_ == "conj" and verb.head.pos_ in ("VERB", "AUX") and (helped or verb.tag_ == verb.head.tag_):
         return _subjects(verb.head)
-    if verb.dep_ == "acl" and verb.tag_ in ("VBG", "VBN") and verb.head.pos_ in _NOUNS:
+    if verb.dep_ == "acl" and verb.lower_ not in _LOOSE and verb.tag_ in ("VBG", "VBN") and verb.head.pos_ in _NOUNS:
         return [verb.head]
     return []
 
@@ -328,8 +337,9 @@ def _carries_on(child: Token, verb: Token, *, free: bool) -> bool:
 
 def _verb_group(verb: Token) -> tuple[Token, ...]:
     kept = ("aux", "auxpass", "neg", "prt")
-    left = [c for c in verb.children if c.dep_ in kept]
-    return tuple(sorted([*left, verb], key=lambda token: token.i))
+    group = [c for c in verb.children if c.dep_ in kept or c.lower_ in _DENIALS]
+    group += [c for denial in group if denial.lower_ == "longer" for c in denial.children]
+    return tuple(sorted([*group, verb], key=lambda token: token.i))
 
 
 def _of_adjective(base: _Relation, adjective: Token) -> Iterator[tuple[_Relation, _Phrase]]:
@@ -360,7 +370,7 @@ def _object(relation: _Relation, head: Token) -> Iterator[tuple[_Relation, _Phra
 
     "is a measure of association" says nothing with "measure" alone, so a noun with "of" is not given by itself.
     """
-    if _points(head):
+    if _points(head) or _is_denied(head):
         return
     prepositions = [c for c in head.children if c.dep_ == "prep" and c.i > head.i]
     complete = not any(c.lower_ == "of" for c in prepositions) and not _is_vague(head)
@@ -382,6 +392,12 @@ def _object(relation: _Relation, head: Token) -> Iterator[tuple[_Relation, _Phra
 def _points(head: Token) -> bool:
     """Whether the noun only points at something said elsewhere ("this model", "its variance")."""
     return any(child.lower_ in _POINTERS for child in head.lefts)
+
+
+def _is_denied(head: Token) -> bool:
+    """Whether the noun is one of "neither ... nor"; what is said of the two is then denied."""
+    first = head.head if head.dep_ == "conj" else head
+    return any(token.lower_ in ("neither", "nor") for token in (*first.children, *head.children))
 
 
 def _is_vague(head: Token) -> bool:
@@ -407,7 +423,7 @@ def _core(head: Token) -> list[Token]:
 
 def _subject(head: Token, verb: Token) -> _Phrase | None:
     """A subject with all that restricts it, or nothing where that is too long or points elsewhere."""
-    if head.pos_ not in _NOUNS or _is_vague(head) or _points(head):
+    if head.pos_ not in _NOUNS or _is_vague(head) or _points(head) or _is_denied(head):
         return None
     if verb.dep_ in ("relcl", "acl"):
         return _phrase(_core(head))
@@ -518,7 +534,8 @@ def _cased(token: Token) -> str:
     """The word as it stands in a relation: names keep their case, contracted verbs are written out."""
     if token.pos_ in ("AUX", "VERB", "PART") and token.dep_ != "case":
         return _CONTRACTIONS.get(token.lower_, str(token.lower_))
-    return str(token.text if token.pos_ in _NOUNS else token.lower_)
+    opens = token.is_sent_start and token.text.istitle() and token.text.isalpha() and token.pos_ != "PROPN"
+    return str(token.text if token.pos_ in ("NOUN", "PROPN", "ADJ") and not opens else token.lower_)
 
 
 def _extent(*parts: Sequence[Token]) -> tuple[int, int]:

@@ -52,6 +52,9 @@ def facts(text: str, regions: Sequence[Region] = ()) -> list[str]:
             "The model contains three covariates and does not include a frailty term.",
             ["model | contains | three covariates", "model | does not include | frailty term"],
         ),
+        # adverbs that deny stay too
+        ("The test is rarely used by statisticians.", ["test | is rarely used by | statisticians"]),
+        ("The model no longer needs a frailty term.", ["model | no longer needs | frailty term"]),
         # a relative pronoun stands for what comes before it
         (
             "The tmerge function, which creates time intervals, is popular.",
@@ -98,6 +101,8 @@ def test_facts_of_a_sentence(sentence: str, expected: list[str]) -> None:
         "Assume that the model contains three covariates.",
         "There is a model in the package.",
         "Fit the model to the data.",
+        "Neither age nor sex predicts mortality.",
+        "The model includes neither age nor sex.",
         "12 contains 13.",
         "> fit <- coxph(Surv(time, status) ~ age, data = lung) > summary(fit)",
         "n= 228, number of events= 165 coef exp(coef) se(coef) z Pr(>|z|) age 0.018 1.019 0.009 2.03 0.042",
