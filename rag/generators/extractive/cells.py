@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rag.generators.extractive.questions import NUMERIC, Question
@@ -31,6 +32,29 @@ def answer(cells: Sequence[Cell], question: Question) -> tuple[str, bool]:
     # a table of yes and no has two rows a variable: "how many" asks for the yes
     denied = any(not cell.column and cell.value.lower() in ("no", "missing") for cell in cells)
     return value, row_named and best_gain > 0 and any(c.isdigit() for c in value) and not denied
+
+
+def winner(rows: Sequence[Sequence[Cell]], question: Question) -> tuple[int, str] | None:
+    """Of the rows of one table the one with the largest (or least) value in the column that a superlative question names:
+    its place in ``rows``, and "label (column: value)". None where no column is named or its values are no numbers."""
+    named = {cell.column for cells in rows for cell in cells[1:] if cell.column}
+    gains = {column: sum(t.weight for t in question.terms if t.in_(index_words(column))) for column in sorted(named)}
+    column = max(gains, key=lambda name: gains[name], default="")
+    if not column or not gains[column]:
+        return None
+    values = [(_number(cell.value), i, cell) for i, cells in enumerate(rows) for cell in cells[1:] if cell.column == column]
+    numbers = [(value, i, cell) for value, i, cell in values if value is not None]
+    if len(numbers) < 2:
+        return None
+    pick = max if question.superlative == "most" else min
+    _, i, cell = pick(numbers, key=lambda entry: entry[0])
+    label = " ".join(c.value for c in rows[i][: 2 if rows[i][1].column == "" else 1])
+    return i, f"{label} ({cell.column}: {cell.value})"
+
+
+def _number(value: str) -> float | None:
+    match = re.match(r"[<>\u2264\u2265]?\s?([-\u2212\u2013]?)((?:\d[\d,]*)?\.?\d+(?:e[-+]?\d+)?)", value)
+    return float(match[2].replace(",", "")) * (-1 if match[1] else 1) if match else None
 
 
 def _asked(value: frozenset[str], question: Question) -> bool:

@@ -49,9 +49,22 @@ _SPLIT = re.compile(r",?\s+(?:and|or|but)\s+(?=(?:(?:in|of|for|at|by|to|on|with|
 _WH = re.compile(r"\b(?:what|which|how|who|whom|whose|when|where|why)\b", re.I)
 _SUPERLATIVE = re.compile(r"\b(largest|highest|greatest|biggest|most|longest|maximum|best|oldest|strongest|smallest|lowest|least|"
                           r"fewest|shortest|minimum|worst|youngest|weakest)\b", re.I)  # fmt: skip
+_COMPARED = frozenset("largest highest greatest biggest longest oldest strongest smallest lowest fewest shortest youngest weakest".split())
 _LEAST = frozenset("smallest lowest least fewest shortest minimum worst youngest weakest".split())
-_WEAK = frozenset(map(stem, "used use using value find found report reported give fit fitted result results number data show study many "
-                            "amount size estimated set obtained mean name shown model analysis example case considered".split()))  # fmt: skip
+# Words that say little about which evidence is meant: a missing one costs less.
+_WEAK = frozenset(
+    map(
+        stem,
+        """used use using value find found report reported give fit fitted result results number data show study many amount size
+        estimated set mean name model analysis example case considered contain hold consist include come belong fall stand lie take
+        part place carry perform conduct conducted undertake undertook serve act deal regard concern relate involve need require
+        allow lead cause appear occur happen exist remain become seem tend start stop begin end follow keep get go turn bring
+        mark tell say said state mention recommend suggest argue note point define refer term list assign choose select chosen
+        prefer compare compared differ vary total overall whole entire certain particular specific main key important different
+        various several common usual general typical possible behind rest corresponding publish address provide create work
+        depend available average high low large small new old long short good best""".split(),
+    )
+)
 MAX_CHARS = 2000
 """A question is read up to here: what follows of a longer one is not a question any more."""
 
@@ -142,7 +155,7 @@ def _terms(words: tuple[Token, ...]) -> list[Term]:
             alternatives, step = CONCEPTS[phrase], len(phrase)
         else:
             alternatives, step = frozenset({(word.stem,)}), 1
-        if step > 1 or word.stem not in STOP_STEMS:
+        if step > 1 or (word.stem not in STOP_STEMS and word.text.lower() not in _COMPARED):
             if alternatives not in seen:
                 terms.append(Term(alternatives, _weight(word, step), _is_anchor(word, i)))
             seen.add(alternatives)

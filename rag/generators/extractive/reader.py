@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from rag.generators.extractive import cells, spans
+from rag.generators.extractive import cells, comparisons, spans
+from rag.generators.extractive.comparisons import Answer
 from rag.generators.extractive.evidence import Unit, question_of, units
 from rag.generators.extractive.questions import NUMERIC, Kind, Question, Term, parts
 from rag.generators.extractive.words import holds, index, tokens
@@ -21,6 +22,8 @@ WEIGHTS = {
     "bias": -3.0,
     "own": 4.0,
     "near": 2.0,
+    "passage": 0.0,
+    "first": 0.0,
     "nowhere": -2.0,
     "anchors": -1.0,
     "focus": 0.3,
@@ -35,18 +38,12 @@ question's weighted words that the unit holds (own), that it and its surrounding
 (nowhere), of its names and numbers that are not near (anchors); whether the noun asked for is near (focus), no number
 was found though one is asked for (mistyped) or no reason, name or definition (misfit), and what the unit is."""
 
+Weighed = list[tuple[Term, float, bool]]
+"""A question's terms with their weight in this prompt and whether the evidence holds them anywhere."""
+
 CONTEXT_SHARE = 0.5
 CLEAR_MARGIN = 1.15
 SHORTLIST = 24
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to one part: its words, its tag and the estimated probability that the evidence answers it."""
-
-    text: str
-    tag: str
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +73,13 @@ class Match:
 
 def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
     """Answer the prompt's question from its tagged evidence, or abstain."""
-    evidence = [Indexed(unit) for unit in units(prompt)]
+    evidence = indexed(units(prompt))
     question = question_of(prompt)
     if not evidence or not question:
         return Reading(ABSTENTION, (), 0.0, True)
-    answers = tuple(_answer(part, evidence) for part in parts(question))
+    answers = comparisons.answers(question, lambda part: _answer(part, evidence)) or tuple(
+        _answer(part, evidence) for part in parts(question)
+    )
     kept = tuple(answer for answer in answers if answer.score >= threshold)
     score = min(answer.score for answer in answers)
     if not kept:
@@ -89,15 +88,25 @@ def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
     return Reading("; ".join(lines), tuple(dict.fromkeys(a.tag for a in kept)), score, False, answers)
 
 
+@dataclass(frozen=True, slots=True)
 class Indexed:
-    """A unit with its words looked up once."""
+    """A unit with its words, those of it and what is near, and those of all that has its tag."""
 
-    __slots__ = ("own", "near", "unit")
+    unit: Unit
+    own: frozenset[str]
+    near: frozenset[str]
+    passage: frozenset[str]
 
-    def __init__(self, unit: Unit) -> None:
-        self.unit = unit
-        self.own = index(unit.text)
-        self.near = self.own | index(unit.context)
+
+def indexed(found: Sequence[Unit]) -> list[Indexed]:
+    """The units with their words looked up once."""
+    own = [index(unit.text) for unit in found]
+    near = [words | index(unit.context) for words, unit in zip(own, found, strict=True)]
+    passages: dict[str, set[str]] = {}
+    for unit, words in zip(found, near, strict=True):
+        passages.setdefault(unit.tag, set()).update(words)
+    whole = {tag: frozenset(words) for tag, words in passages.items()}
+    return [Indexed(unit, o, n, whole[unit.tag]) for unit, o, n in zip(found, own, near, strict=True)]
 
 
 def _answer(question: Question, evidence: Sequence[Indexed]) -> Answer:
@@ -114,10 +123,27 @@ def matches(question: Question, evidence: Sequence[Indexed]) -> list[Match]:
     """The units that share the most with the question, in the prompt's order, with their candidate answers."""
     terms = _weighed(question, evidence)
     order = sorted(range(len(evidence)), key=lambda i: -_fit(terms, evidence[i]))
-    return [_match(question, evidence[i], terms) for i in sorted(order[:SHORTLIST])]
+    found = [_match(question, evidence[i], terms) for i in sorted(order[:SHORTLIST])]
+    return [*found, *_superlatives(question, evidence, terms)]
 
 
-def _weighed(question: Question, evidence: Sequence[Indexed]) -> list[tuple[Term, float, bool]]:
+def _superlatives(question: Question, evidence: Sequence[Indexed], terms: Weighed) -> Iterator[Match]:
+    """For "which ... has the largest ...": the winning row of each table."""
+    if not question.superlative:
+        return
+    tables: dict[str, list[Indexed]] = {}
+    for item in evidence:
+        if item.unit.cells:
+            tables.setdefault(item.unit.tag, []).append(item)
+    for rows in tables.values():
+        won = cells.winner([row.unit.cells for row in rows], question)
+        if won:
+            match = _match(question, rows[won[0]], terms)
+            # the column and the superlative were found, so the row needs to share nothing more with the question
+            yield Match(match.unit, won[1], dict(match.features) | {"mistyped": 0.0, "misfit": 0.0, "own": match.features["near"]})
+
+
+def _weighed(question: Question, evidence: Sequence[Indexed]) -> Weighed:
     """Each term with its weight times its rarity in this prompt (a word that the evidence does not hold keeps its full
     weight), and whether the evidence holds it anywhere."""
     total = len(evidence)
@@ -129,11 +155,11 @@ def _weighed(question: Question, evidence: Sequence[Indexed]) -> list[tuple[Term
     return found
 
 
-def _fit(terms: Sequence[tuple[Term, float, bool]], item: Indexed) -> float:
+def _fit(terms: Weighed, item: Indexed) -> float:
     return sum(w * (1.0 if t.in_(item.own) else CONTEXT_SHARE if t.in_(item.near) else 0.0) for t, w, _ in terms)
 
 
-def _match(question: Question, item: Indexed, terms: Sequence[tuple[Term, float, bool]]) -> Match:
+def _match(question: Question, item: Indexed, terms: Weighed) -> Match:
     total = sum(weight for _, weight, _ in terms) or 1.0
     anchors = [term for term, _, _ in terms if term.anchor]
     candidate, exact = extract(item.unit, question)
@@ -141,6 +167,8 @@ def _match(question: Question, item: Indexed, terms: Sequence[tuple[Term, float,
         "bias": 1.0,
         "own": sum(w for t, w, _ in terms if t.in_(item.own)) / total,
         "near": sum(w for t, w, _ in terms if t.in_(item.near)) / total,
+        "passage": sum(w for t, w, _ in terms if t.in_(item.passage)) / total,
+        "first": float(item.unit.tag[1:] == "1" and item.unit.kind != "fact"),
         "nowhere": sum(w for _, w, anywhere in terms if not anywhere) / total,
         "anchors": sum(not t.in_(item.near) for t in anchors) / max(1, len(anchors)),
         "focus": float(holds(question.focus, item.near)),

@@ -52,7 +52,8 @@ def candidates(text: str, question: Question) -> list[Span]:
     places = _places(words, question.terms)
     for pattern in PATTERNS.get(question.kind, ()):
         found = [(m.start(), m.end()) for m in pattern.finditer(text)]
-        spans = [_scored(text, start, end, words, places, question) for start, end in found if not _said(text[start:end], question) and not _names(text, start, end)]
+        spans = [_scored(text, start, end, words, places, question) for start, end in found if not _said(text[start:end], question) and not _names(text, start, end, question)
+                 and not _lacks_unit(text, (start, end), question)]
         if spans:
             return sorted(spans, key=lambda s: (-s.score, s.start))
     return []
@@ -68,7 +69,28 @@ _HEADING = re.compile(r"\d+(?:\.\d+)+\.?\s+[A-Z][a-z]|\d+(?:\.\d+){2,}")
 _QUALIFYING = re.compile(r"\s?%\s(?:CI|confidence|credib|Wald|level)|\s?% (?:lower|upper)", re.I)
 
 
-def _names(text: str, start: int, end: int) -> bool:
+_NAMING_TIME = re.compile(r"\b(?:weeks?|days?|months?|years?|age|aged|times?)\s\Z", re.I)
+
+# "How old": only a number with such a unit answers.
+_UNITS_OF = {
+    "old": r"years?|months?|days?|weeks?",
+    "long": r"years?|months?|days?|weeks?|hours?|minutes?|seconds?|miles|km|cm|mm|m\b|pages",
+    "tall": r"cm|m\b|feet|inches|metres|meters",
+    "high": r"cm|m\b|feet|metres|meters|%|percent",
+    "heavy": r"kg|g\b|mg|pounds|tons|tonnes|grams",
+    "far": r"miles|km|kilomet|m\b|metres|meters",
+}
+_HOW = re.compile(rf"\bhow ({'|'.join(_UNITS_OF)})\b", re.I)
+
+
+def _lacks_unit(text: str, span: tuple[int, int], question: Question) -> bool:
+    how = _HOW.search(question.text)
+    return bool(how) and not re.search(rf"\d[ -]?(?:{_UNITS_OF[how[1].lower()]})", text[span[0] : span[1] + 10])
+
+
+def _names(text: str, start: int, end: int, question: Question) -> bool:
+    if question.kind == "count" and _NAMING_TIME.search(text[max(0, start - 9) : start]):
+        return True
     if _SHARE_OF.search(text[:start]):
         return True  # "32 out of 110": the first is the count
     return bool(_NAMING.search(text[max(0, start - 14) : start]) or _HEADING.match(text, start) or _QUALIFYING.match(text, end)
