@@ -36,8 +36,12 @@ def _add_ask(p: argparse.ArgumentParser) -> None:
     p.add_argument("--generator", default="extractive", help="who answers (default: extractive, the embedded reader)")
     p.add_argument("--corpus", type=Path, help="corpus folder (default: FUSEBOX_CORPUS, or the demo)")
     p.add_argument("--json", action="store_true", help="print the whole trace as JSON")
-    p.add_argument("--exclude", action="append", default=[], metavar="ITEM", help="leave an item out of the prompt (repeatable)")
-    p.add_argument("--type", dest="question_type", help="the question's type, where known: it then decides the visual payload")
+    p.add_argument(
+        "--exclude", action="append", default=[], metavar="ITEM", help="leave an item out of the prompt (repeatable)"
+    )
+    p.add_argument(
+        "--type", dest="question_type", help="the question's type, where known: it then decides the visual payload"
+    )
     knobs = p.add_argument_group("retrieval settings")
     for name, (low, high) in LIMITS.items():
         knobs.add_argument(f"--{name.replace('_', '-')}", type=int, metavar=f"{low}..{high}")
@@ -46,12 +50,19 @@ def _add_ask(p: argparse.ArgumentParser) -> None:
 
 
 def _add_ingest(p: argparse.ArgumentParser) -> None:
-    p.add_argument("sources", nargs="+", type=Path, metavar="SOURCE", help="PDF files, folders of them, or a JSON-lines file")
+    p.add_argument(
+        "sources", nargs="+", type=Path, metavar="SOURCE", help="PDF files, folders of them, or a JSON-lines file"
+    )
     p.add_argument("--out", type=Path, required=True, help="folder to write")
     p.add_argument("--kind", choices=("auto", "pdf", "text"), default="auto")
     p.add_argument("--name", default="", help="name of the corpus (default: the folder's)")
     p.add_argument("--limit", type=int, help="take at most this many pages")
-    p.add_argument("--triples", type=Path, metavar="FILE", help="take these triples (JSON lines by chunk MD5) instead of extracting")
+    p.add_argument(
+        "--triples",
+        type=Path,
+        metavar="FILE",
+        help="take these triples (JSON lines by chunk MD5) instead of extracting",
+    )
     p.add_argument("--workers", type=int, help="processes that read pages (default: one per core)")
     p.add_argument("--overwrite", action="store_true", help="replace an existing corpus in --out")
 

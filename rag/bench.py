@@ -44,7 +44,10 @@ def bench(corpus_folder: Path, repeat: int = 20) -> dict[str, Any]:
     corpus = open_corpus(corpus_folder)
     opened = time.perf_counter() - begin
     stages = _stages(corpus, repeat)
-    encode, retrieval = stages["encode"]["median"], sum(stages[s]["median"] for s in ("encode", "text", "graph", "visual"))
+    encode, retrieval = (
+        stages["encode"]["median"],
+        sum(stages[s]["median"] for s in ("encode", "text", "graph", "visual")),
+    )
     return {
         "corpus": {
             "id": corpus.id,

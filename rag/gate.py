@@ -19,7 +19,8 @@ FIGURE_TYPES = frozenset({"figure", "figure_pixel", "figure_caption"})
 """Question types whose gold source is a crop."""
 
 _MODALITY = re.compile(
-    r"\b(figures?|fig\.|plots?|plotted|charts?|diagrams?|axis|axes|legend|(?:in|of|from|does|which|what) (?:the )?tables?|tables? \d+)(?!\w)",
+    r"\b(figures?|fig\.|plots?|plotted|charts?|diagrams?|axis|axes|legend|"
+    r"(?:in|of|from|does|which|what) (?:the )?tables?|tables? \d+)(?!\w)",
     re.I,
 )
 _SECOND_PART = re.compile(r",? and (?:what|which|who|whose|how|from|at|in|to|when|where)\b", re.I)
@@ -107,7 +108,9 @@ def decide(
         question_type: the question's type, where an evaluation knows it; it then decides, as in the study.
     """
     if "visual" not in system.branches:
-        return GateDecision("nothing", (), "Figures & tables are off, so nothing visual was sent.", (), "nothing", "off")
+        return GateDecision(
+            "nothing", (), "Figures & tables are off, so nothing visual was sent.", (), "nothing", "off"
+        )
     crops = evidence.visual.hits if evidence.visual else ()
     if not crops:
         note = evidence.visual.note if evidence.visual and evidence.visual.note else "No crop was found."
@@ -133,7 +136,12 @@ def _wanted(
     )
     if total > 0:
         return "pixels", f"a crop looks like the source ({strongest}: {signals[strongest][1]})", kept, "auto"
-    return "captions", f"the passages look like the source (signals add up to {total:+.1f}, pixels above 0)", kept, "auto"
+    return (
+        "captions",
+        f"the passages look like the source (signals add up to {total:+.1f}, pixels above 0)",
+        kept,
+        "auto",
+    )
 
 
 def view_of(question: str, evidence: Evidence, corpus: Corpus) -> _View:
@@ -154,7 +162,13 @@ def weigh(view: _View) -> tuple[float, dict[str, tuple[float, str]]]:
 
 
 def _deliver(
-    wanted: Payload, why: str, signals: tuple[Signal, ...], mode: str, crops: tuple[Fused, ...], system: System, vision: bool
+    wanted: Payload,
+    why: str,
+    signals: tuple[Signal, ...],
+    mode: str,
+    crops: tuple[Fused, ...],
+    system: System,
+    vision: bool,
 ) -> GateDecision:
     if wanted == "pixels" and vision:
         return GateDecision("pixels", (crops[0].item_id,), f"Sent crop 1 as pixels: {why}.", signals, wanted, mode)

@@ -33,7 +33,9 @@ def clean_question(text: str) -> str:
     Raises:
         UsageError: nothing is left, or it is longer than ``MAX_QUESTION_CHARS``.
     """
-    kept = "".join(c if c in _KEPT_CONTROLS or unicodedata.category(c) not in ("Cc", "Cs") else " " for c in text).strip()
+    kept = "".join(
+        c if c in _KEPT_CONTROLS or unicodedata.category(c) not in ("Cc", "Cs") else " " for c in text
+    ).strip()
     if not kept:
         raise UsageError("The question is empty; type one, or pick an example.")
     if len(kept) > MAX_QUESTION_CHARS:
@@ -94,8 +96,8 @@ def ask(
         excluded=tuple(sorted(set(exclude))),
     )
     watch = _Stopwatch()
-    for trace in _retrieve(trace, generator.vision, corpus, question_type, watch):
-        yield trace
+    trace = _retrieve(trace, generator.vision, corpus, question_type, watch)
+    yield trace
     sent = prompt.build(trace.question, trace.evidence, corpus, trace.excluded)
     watch.lap("prompt")
     trace = replace(trace, prompt=sent, timings_ms=dict(watch.timings))
@@ -109,9 +111,7 @@ def ask(
     yield replace(trace, timings_ms=dict(watch.timings))
 
 
-def _retrieve(
-    trace: Trace, vision: bool, corpus: Corpus, question_type: str | None, watch: _Stopwatch
-) -> Iterator[Trace]:
+def _retrieve(trace: Trace, vision: bool, corpus: Corpus, question_type: str | None, watch: _Stopwatch) -> Trace:
     """The branches and the gate. No branch looks at another's switch; the graph sees the text hits' pages because that is its
     definition (eq. 3)."""
     system, evidence = trace.system, trace.evidence
@@ -129,7 +129,7 @@ def _retrieve(
         watch.lap("visual")
     decision = gate.decide(trace.question, evidence, system, corpus, vision=vision, question_type=question_type)
     watch.lap("gate")
-    yield replace(trace, evidence=replace(evidence, gate=decision), timings_ms=dict(watch.timings))
+    return replace(trace, evidence=replace(evidence, gate=decision), timings_ms=dict(watch.timings))
 
 
 def _pixels(corpus: Corpus, image: PromptImage) -> bytes:

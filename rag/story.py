@@ -13,16 +13,22 @@ def tell(trace: Trace, corpus: Corpus) -> str:
     if evidence.gate:
         lines += [f"Gate     {evidence.gate.reason}"]
     if evidence.text:
-        lines += [f"Text     {len(evidence.text.hits)} of {len(corpus.chunks):,} chunks, ranked by {evidence.text.ranker}"]
+        lines += [
+            f"Text     {len(evidence.text.hits)} of {len(corpus.chunks):,} chunks, ranked by {evidence.text.ranker}"
+        ]
         for hit in evidence.text.hits:
             lines.append(f"  T{hit.rank}  {hit.score:.3f}  {_place(corpus.pages[corpus.chunks[hit.item_id].page_id])}")
     if evidence.graph:
         dropped = sum(evidence.graph.rejected_counts.values())
         lines += [f"Graph    {len(evidence.graph.facts)} facts sent, {dropped} dropped"]
         lines += [f"  G{number}  {fact.text}" for number, fact in enumerate(evidence.graph.facts, 1)]
-        lines += [f"  -   {count} dropped: {reason}" for reason, count in evidence.graph.rejected_counts.items() if count]
+        lines += [
+            f"  -   {count} dropped: {reason}" for reason, count in evidence.graph.rejected_counts.items() if count
+        ]
     if evidence.visual:
-        lines += [f"Visual   {len(evidence.visual.hits)} of {len(corpus.crops):,} crops, ranked by {evidence.visual.ranker}"]
+        lines += [
+            f"Visual   {len(evidence.visual.hits)} of {len(corpus.crops):,} crops, ranked by {evidence.visual.ranker}"
+        ]
         lines += [f"         {evidence.visual.note}"] if evidence.visual.note else []
         for hit in evidence.visual.hits:
             sent = "sent" if evidence.gate and hit.item_id in evidence.gate.item_ids else "not sent"

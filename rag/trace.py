@@ -12,6 +12,8 @@ from rag.types import Trace
 
 MAX_TRACE_BYTES = 10_000_000
 
+_CHOOSE = "Choose a file saved with 'Download trace'."
+
 
 @cache
 def _adapter() -> TypeAdapter[Trace]:
@@ -31,17 +33,19 @@ def loads(text: str | bytes) -> Trace:
     """
     size = len(text.encode("utf-8", "replace") if isinstance(text, str) else text)
     if size > MAX_TRACE_BYTES:
-        raise TraceError(f"This file has {size / 1e6:.0f} MB; a trace has at most {MAX_TRACE_BYTES / 1e6:.0f} MB. Choose a file saved with 'Download trace'.")
+        raise TraceError(
+            f"This file has {size / 1e6:.0f} MB; a trace has at most {MAX_TRACE_BYTES / 1e6:.0f} MB. {_CHOOSE}"
+        )
     try:
         trace = _adapter().validate_python(_tuples(json.loads(text)))
     except RecursionError:
-        raise TraceError("This file is nested too deeply to be a trace. Choose a file saved with 'Download trace'.") from None
+        raise TraceError(f"This file is nested too deeply to be a trace. {_CHOOSE}") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise TraceError(f"This is not a trace: {where}: {first['msg']}. Choose a file saved with 'Download trace'.") from None
+        raise TraceError(f"This is not a trace: {where}: {first['msg']}. {_CHOOSE}") from None
     except ValueError as error:
-        raise TraceError(f"This is not JSON ({error}). Choose a file saved with 'Download trace'.") from None
+        raise TraceError(f"This is not JSON ({error}). {_CHOOSE}") from None
     if trace.format != 1:
         raise TraceError(f"This trace has format {trace.format}; this version reads format 1. Ask the question again.")
     return trace

@@ -35,11 +35,14 @@ def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     places = ((0, 0), (0, 100), (1, 0))
     regions = [
-        Region(f"{pages[p].id}_r{i:02d}", pages[p].id, "text", (72.0, 72.0 + 40 * i, 540.0, 104.0 + 40 * i), texts[i], i)
+        Region(
+            f"{pages[p].id}_r{i:02d}", pages[p].id, "text", (72.0, 72.0 + 40 * i, 540.0, 104.0 + 40 * i), texts[i], i
+        )
         for i, (p, _) in enumerate(places)
     ]
     chunks = [
-        Chunk(f"{pages[p].id}_c0{i}", pages[p].id, texts[i], start, (regions[i].id,)) for i, (p, start) in enumerate(places)
+        Chunk(f"{pages[p].id}_c0{i}", pages[p].id, texts[i], start, (regions[i].id,))
+        for i, (p, start) in enumerate(places)
     ]
     triples = [
         Triple("glioma trial", "enrolled", "37 patients", chunks[0].id, pages[0].id, "grammar"),

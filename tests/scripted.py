@@ -27,7 +27,9 @@ class Scripted:
 DONE = Finish(Usage(100, 10, None, "reported"), "stop")
 
 
-def scripted(*events: Delta | Finish | Exception, vision: bool = False, price: float | None = 1.0) -> tuple[GeneratorSpec, Scripted]:
+def scripted(
+    *events: Delta | Finish | Exception, vision: bool = False, price: float | None = 1.0
+) -> tuple[GeneratorSpec, Scripted]:
     """A spec that makes the scripted generator, and the generator."""
     from dataclasses import replace
 

@@ -18,7 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def rag(*args: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "rag", *map(str, args)], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        [sys.executable, "-m", "rag", *map(str, args)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
 
 
@@ -75,7 +80,9 @@ def test_torch_is_not_imported_by_ask(small_folder):
         f"status = main(['ask', 'How many women?', '--corpus', {str(small_folder)!r}, '--json']); "
         "sys.exit(status or ('torch' in sys.modules and 3) or ('gradio' in sys.modules and 4) or 0)"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 

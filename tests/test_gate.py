@@ -17,7 +17,9 @@ def _fused(item: str, branch: str, rank: int, dense: float, bm25_rank: int | Non
 def _evidence(crops: tuple[float, ...], chunks: tuple[float, ...], note: str = "") -> Evidence:
     return Evidence(
         text=TextEvidence(tuple(_fused(f"c{i}", "text", i, s) for i, s in enumerate(chunks, 1)), "hybrid"),
-        visual=VisualEvidence(tuple(_fused(f"v{i}", "visual", i, s) for i, s in enumerate(crops, 1)), "proxy", note=note),
+        visual=VisualEvidence(
+            tuple(_fused(f"v{i}", "visual", i, s) for i, s in enumerate(crops, 1)), "proxy", note=note
+        ),
     )
 
 
@@ -70,7 +72,12 @@ def test_the_signals_add_up_to_the_sum_that_is_stated():
 
 def test_without_vision_pixels_become_the_same_crops_words():
     decision = decide("How many patients were in node 6?", CLEAR, BOTH, vision=False)
-    assert (decision.payload, decision.wanted, decision.item_ids, decision.read_off) == ("captions", "pixels", ("v1",), True)
+    assert (decision.payload, decision.wanted, decision.item_ids, decision.read_off) == (
+        "captions",
+        "pixels",
+        ("v1",),
+        True,
+    )
     assert "takes no images" in decision.reason
 
 
@@ -109,4 +116,7 @@ def test_wording_that_names_a_modality(question, names):
 def test_a_crop_on_a_page_of_the_passages_counts_for_it():
     same = SimpleNamespace(chunks=_AnyItem("p1"), crops=_AnyItem("p1"))
     name = "crop 1 is on a page of the passages"
-    assert gate.weigh(gate.view_of("q", CLEAR, same))[1][name][0] > gate.weigh(gate.view_of("q", CLEAR, CORPUS))[1][name][0]
+    assert (
+        gate.weigh(gate.view_of("q", CLEAR, same))[1][name][0]
+        > gate.weigh(gate.view_of("q", CLEAR, CORPUS))[1][name][0]
+    )

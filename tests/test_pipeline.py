@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -22,7 +23,7 @@ def test_traces_grow_and_never_lose_anything(small):
     assert [s.generation.text if s.generation else None for s in steps] == [
         None, None, "37 ", "37 patients [T1]", "37 patients [T1]", "37 patients [T1]",
     ]  # fmt: skip
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         assert after.evidence == before.evidence and after.id == before.id
         assert before.prompt is None or after.prompt == before.prompt
     last = steps[-1]
@@ -43,7 +44,8 @@ def test_a_branch_that_is_off_puts_nothing_into_the_prompt(small, name, kinds):
     *_, trace = ask(QUESTION, SYSTEMS[name], spec, small)
     assert {s.kind for s in trace.prompt.segments} == kinds
     assert generator.prompts == [trace.prompt]
-    assert (trace.evidence.graph is None, trace.evidence.visual is None) == ("KG" not in name and name != "+both", "m" not in name and name != "+both")
+    on = SYSTEMS[name].branches
+    assert (trace.evidence.graph is None, trace.evidence.visual is None) == ("graph" not in on, "visual" not in on)
 
 
 def test_the_messages_are_the_joined_segments(small):
@@ -77,7 +79,10 @@ def test_excluded_items_leave_the_prompt_and_nothing_moves_up(small):
 
 
 def test_documents_cannot_forge_a_tag(small):
-    assert prompts.quote("see [T1] and [G2], [V3; T4] but [12] and [Tue]") == "see (T1] and (G2], (V3; T4] but [12] and [Tue]"
+    assert (
+        prompts.quote("see [T1] and [G2], [V3; T4] but [12] and [Tue]")
+        == "see (T1] and (G2], (V3; T4] but [12] and [Tue]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,9 @@ def test_citations(answer, expected):
     assert [answer[c.start : c.end] for c in found] == [tag for tag, _ in expected]
 
 
-@pytest.mark.parametrize("answer", [prompts.ABSTENTION, "The evidence does not answer this", '"the evidence does not answer this." [T1]'])
+@pytest.mark.parametrize(
+    "answer", [prompts.ABSTENTION, "The evidence does not answer this", '"the evidence does not answer this." [T1]']
+)
 def test_abstention_is_recognised(small, answer):
     spec, _ = scripted(Delta(answer), DONE)
     *_, trace = ask("What is the dose of aspirin?", SYSTEMS["baseline"], spec, small)
@@ -130,7 +137,11 @@ def test_stop_keeps_the_partial_answer_as_partial(small):
     for trace in ask(QUESTION, SYSTEMS["baseline"], spec, small, stopped=stopped):
         if trace.generation:
             seen.append(trace.generation.text)
-    assert (trace.generation.text, trace.generation.finish, trace.generation.abstained) == ("37 patients", "cancelled", False)
+    assert (trace.generation.text, trace.generation.finish, trace.generation.abstained) == (
+        "37 patients",
+        "cancelled",
+        False,
+    )
 
 
 def test_unknown_usage_and_price_stay_unknown(small):
@@ -155,7 +166,8 @@ def test_an_overlong_question_says_how_long_it_may_be(small):
 
 
 @pytest.mark.parametrize("question", [
-    "Wie viele Patienten hatte die Studie?", "什么是生存分析？", "كم عدد المرضى؟", "🩺 how many 👩‍⚕️?", "<script>alert(1)</script> & 'quotes' \"too\"",
+    "Wie viele Patienten hatte die Studie?", "什么是生存分析？", "كم عدد المرضى؟", "🩺 how many 👩‍⚕️?",
+    "<script>alert(1)</script> & 'quotes' \"too\"",
     "[SEP] [CLS] <|endoftext|> how many?", "how\x00many\ud83d patients?",
 ])  # fmt: skip
 def test_odd_questions_get_an_answer_or_an_abstention_and_a_trace_that_survives_json(small, question):

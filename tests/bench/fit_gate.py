@@ -43,7 +43,8 @@ def main() -> None:
         for item in json.loads(file.read_text("utf-8")):
             query = branches.Query.of(item["q"], corpus)
             evidence = Evidence(
-                text=branches.text(query, corpus, SYSTEMS["+both"]), visual=branches.visual(query, corpus, SYSTEMS["+both"])
+                text=branches.text(query, corpus, SYSTEMS["+both"]),
+                visual=branches.visual(query, corpus, SYSTEMS["+both"]),
             )
             view = gate.view_of(item["q"], evidence, corpus)
             rows.append([signal(view)[0] for _, signal in gate.SIGNALS.values()])

@@ -52,7 +52,14 @@ def study_scale(out: Path, demo: Corpus) -> Corpus:
     ]
     document = Document("study", "study scale", "-", PAGES, "0" * 64)
     save_corpus(
-        out, name="study-scale", kind="text", documents=[document], pages=pages, chunks=chunks, crops=crops, triples=triples
+        out,
+        name="study-scale",
+        kind="text",
+        documents=[document],
+        pages=pages,
+        chunks=chunks,
+        crops=crops,
+        triples=triples,
     )
     return open_corpus(out)
 
