@@ -1,7 +1,7 @@
 """The graph's frame: one page with vis-network inlined, the same for everybody, so that browsers keep it.
 
-It is shown in ``<iframe sandbox="allow-scripts">``, an origin of its own without rights on ours. Its policy forbids every request, so
-even a script that got in could call nobody. What to draw comes in the URL's fragment.
+It is shown in ``<iframe sandbox="allow-scripts">``, an origin of its own without rights on ours. Its policy forbids
+every request, so even a script that got in could call nobody. What to draw comes in the URL's fragment.
 """
 
 from __future__ import annotations

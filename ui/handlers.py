@@ -52,7 +52,8 @@ def _is_whole(value: Any) -> bool:
 
 @dataclass(slots=True)
 class Handlers:
-    """Everything the page's events call. Holds the corpus, which all sessions share, and per running question a stop signal under
+    """Everything the page's events call. Holds the corpus, which all sessions share, and per running question a stop
+    signal under
     its session's key; answers live in the session's own state."""
 
     corpus: Corpus

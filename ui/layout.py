@@ -33,7 +33,8 @@ def build(corpus: Corpus, settings: Settings, generators: Mapping[str, Generator
 
 
 def launch_options(settings: Settings) -> dict[str, Any]:
-    """Arguments of ``launch``: our address and looks, nothing from elsewhere, no inputs kept in browsers, no folder served."""
+    """Arguments of ``launch``: our address and looks, nothing from elsewhere, no inputs kept in browsers, no folder
+    served."""
     return {
         "server_name": settings.host,
         "server_port": settings.port,

@@ -22,13 +22,16 @@ SWITCH_NOTES: dict[Branch, str] = {
 }
 
 EMPTY = (
-    "Ask something about the {documents} documents, or pick an example. You get the answer, everything it rests on, and what each kind "
+    "Ask something about the {documents} documents, or pick an example. You get the answer, everything "
+    "it rests on, and what each kind "
     "of evidence cost."
 )
 
 WAITING: dict[Branch, str] = {
-    "text": "The passages closest to your question will be listed here, with the words that matched and the words the answer took.",
-    "graph": "The entities of your question, the facts that were sent and the facts that were dropped, with reasons, will be drawn here.",
+    "text": "The passages closest to your question will be listed here, with the words that matched and the words the "
+    "answer took.",
+    "graph": "The entities of your question, the facts that were sent and the facts that were dropped, with reasons, "
+    "will be drawn here.",
     "visual": "The best figures and tables will be listed here: ranks, what was sent and in which form.",
 }
 
@@ -39,7 +42,8 @@ OFF: dict[Branch, str] = {
 
 NOTHING: dict[Branch, str] = {
     "text": "No chunk matched. The corpus holds no text, or the question no word.",
-    "graph": "No entity of the graph stands in this question, so there is no fact to send. Name one: a data set, a method, a drug.",
+    "graph": "No entity of the graph stands in this question, so there is no fact to send. Name one: a data set, a "
+    "method, a drug.",
     "visual": "No crop was found.",
 }
 
@@ -51,7 +55,10 @@ ABSTAINED = "The evidence does not answer this."
 TRY_SWITCH = (
     "This is an abstention, not a failure. To see whether other evidence helps, switch {switches} on and ask again."
 )
-TRY_MORE = "This is an abstention, not a failure. To look further, raise “Chunks” in Retrieval settings or name the thing you mean."
+TRY_MORE = (
+    "This is an abstention, not a failure. To look further, raise “Chunks” in Retrieval settings or name the thing "
+    "you mean."
+)
 
 PARTIAL: dict[str, str] = {
     "stopped": "You stopped this answer; what stands here is all there is of it, and its counts may be missing.",
@@ -81,8 +88,10 @@ ACCESS: dict[str, tuple[str, str]] = {
 }
 
 ABOUT = (
-    "Fusebox shows, question by question, when text, knowledge-graph and visual evidence help a retrieval-augmented system answer questions "
-    "about documents, and when they only cost tokens. Every ranking is the same whichever switches are on: a switch decides only what "
+    "Fusebox shows, question by question, when text, knowledge-graph and visual evidence help a retrieval-augmented "
+    "system answer questions "
+    "about documents, and when they only cost tokens. Every ranking is the same whichever switches are on: a switch "
+    "decides only what "
     "enters the prompt, so two answers differ by their evidence and by nothing else."
 )
 
@@ -101,7 +110,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example(
             "text",
             "size of a data set",
-            "How many subjects diagnosed with monoclonal gammopathy of undetermined significance does the mgus2 data set "
+            "How many subjects diagnosed with monoclonal gammopathy of undetermined significance does the mgus2 data "
+            "set "
             "contain?",
         ),
         Example("text", "why women", "Why do females with MGUS have a larger lifetime risk of PCM than males?"),

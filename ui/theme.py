@@ -1,7 +1,7 @@
 """Colours, Gradio's theme, the style sheet and the script of the page.
 
-One colour per evidence branch everywhere, as in the study's figure 1: text blue, graph green, visual orange. Nothing here is fetched
-from another origin: fonts are the reader's own.
+One colour per evidence branch everywhere, as in the study's figure 1: text blue, graph green, visual orange. Nothing
+here is fetched from another origin: fonts are the reader's own.
 """
 
 from __future__ import annotations

@@ -169,7 +169,8 @@ def _slider(name: str, knob: Knob) -> gr.Slider:
 
 
 def card(spec: GeneratorSpec) -> str:
-    """A generator in four lines: access, name, price, needs. The script of the page sets them as a card under its access."""
+    """A generator in four lines: access, name, price, needs. The script of the page sets them as a card under its
+    access."""
     sight = "sees images · " if spec.vision else ""
     return "\n".join((words.ACCESS[spec.access][0], spec.label, price(spec), sight + needs(spec)))
 

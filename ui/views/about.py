@@ -19,9 +19,12 @@ def header(corpus: Corpus) -> str:
     squares = "".join(f'<i class="{branch}"></i>' for branch in words.BRANCHES)
     counts = f"{plural(len(corpus.documents), 'document')} · {plural(len(corpus.pages), 'page')}"
     return (
-        f'<div class="fb-brand"><span class="fb-squares" aria-hidden="true">{squares}</span><h1>{esc(words.TITLE)}</h1></div>'
-        f'<div class="fb-corner"><span class="fb-corpus" title="{esc(corpus.id)}"><b>{bdi(corpus.manifest.name.capitalize())}</b> <span class="fb-counts">· {counts}</span></span>'
-        '<button type="button" id="fb-theme" class="fb-small" data-theme-toggle aria-label="Switch between light and dark" '
+        f'<div class="fb-brand"><span class="fb-squares" aria-hidden="true">{squares}</span><h1>{esc(words.TITLE)}'
+        f"</h1></div>"
+        f'<div class="fb-corner"><span class="fb-corpus" title="{esc(corpus.id)}">'
+        f'<b>{bdi(corpus.manifest.name.capitalize())}</b> <span class="fb-counts">· {counts}</span></span>'
+        '<button type="button" id="fb-theme" class="fb-small"'
+        ' data-theme-toggle aria-label="Switch between light and dark" '
         'title="Switch between light and dark"><svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">'
         '<circle cx="8" cy="8" r="6.2" fill="none" stroke="currentColor" stroke-width="1.5"/>'
         '<path d="M8 1.8a6.2 6.2 0 0 1 0 12.4z" fill="currentColor"/></svg></button></div>'
@@ -48,7 +51,8 @@ def render(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> str:
     return (
         f'<div class="fb-about"><section class="fb-card"><h2>What this is</h2><p class="fb-lead">{esc(words.ABOUT)}</p>'
         f'<ul class="fb-branches">{_branches()}</ul></section>'
-        f'<section class="fb-card"><h2>What is running</h2><div class="fb-scroll" tabindex="0" role="region" aria-label="What is running">'
+        f'<section class="fb-card"><h2>What is running</h2><div class="fb-scroll" tabindex="0" role="region"'
+        f' aria-label="What is running">'
         f"{_running(corpus, generators)}</div></section>"
         f'<section class="fb-card"><h2>Documents</h2>{_documents(corpus)}</section></div>'
     )
@@ -104,8 +108,10 @@ def _documents(corpus: Corpus) -> str:
     )
     head = "".join(f"<th scope=col>{name}</th>" for name in ("document", "authors", "licence", "pages", "source"))
     return (
-        '<div class="fb-scroll" tabindex="0" role="region" aria-label="Documents, scrollable"><table class="fb-table fb-documents">'
-        f'<caption class="fb-sr">Documents and their licences</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{more}'
+        '<div class="fb-scroll" tabindex="0" role="region" aria-label="Documents, scrollable">'
+        '<table class="fb-table fb-documents">'
+        f'<caption class="fb-sr">Documents and their licences</caption><thead><tr>{head}</tr></thead><tbody>{rows}'
+        f"</tbody></table></div>{more}"
     )
 
 
@@ -113,7 +119,8 @@ def _document(document: Document) -> str:
     year = f" ({esc(document.year)})" if document.year else ""
     rights = f"<br><small>{bdi(document.copyright)}</small>" if document.copyright else ""
     return (
-        f'<tr data-document="{esc(document.id)}" tabindex="-1"><th scope=row>{bdi(document.title or document.file)}{year}</th>'
+        f'<tr data-document="{esc(document.id)}" tabindex="-1">'
+        f"<th scope=row>{bdi(document.title or document.file)}{year}</th>"
         f"<td>{bdi(document.authors or 'unknown')}</td><td>{bdi(document.licence or 'unknown')}{rights}</td>"
         f"<td>{document.pages}</td><td>{bdi(document.source or document.file)}</td></tr>"
     )

@@ -1,4 +1,5 @@
-"""The answer card: answer, abstention, partial answer and error, each told apart at a glance, and the gate's decision."""
+"""The answer card: answer, abstention, partial answer and error, each told apart at a glance, and the gate's
+decision."""
 
 from __future__ import annotations
 
@@ -164,12 +165,15 @@ def gate_line(gate: GateDecision | None) -> str:
     rows = "".join(f"<tr><th scope=row>{esc(s.name)}</th><td>{esc(s.value)}</td></tr>" for s in gate.signals)
     return (
         f'<div class="fb-gate"><p>{sentence}</p><details><summary>signals</summary>'
-        f'<table class="fb-table"><caption class="fb-sr">What the gate looked at</caption>{rows}</table></details></div>'
+        f'<table class="fb-table"><caption class="fb-sr">What the gate looked at</caption>{rows}</table></details>'
+        f"</div>"
     )
 
 
 def _card(kind: str, title: str, status: str, body: str, spoken: str) -> str:
     return (
-        f'<section class="fb-card fb-answer-card {kind}" data-state="{kind}" data-spoken="{esc(spoken)}" aria-labelledby="fb-answer-title">'
-        f'<header><h2 id="fb-answer-title">{esc(title)}</h2><span class="fb-count">{esc(status)}</span></header>{body}</section>'
+        f'<section class="fb-card fb-answer-card {kind}" data-state="{kind}" data-spoken="{esc(spoken)}"'
+        f' aria-labelledby="fb-answer-title">'
+        f'<header><h2 id="fb-answer-title">{esc(title)}</h2><span class="fb-count">{esc(status)}</span>'
+        f"</header>{body}</section>"
     )

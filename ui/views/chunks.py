@@ -29,7 +29,8 @@ def _item(hit: Fused, tag: str, best: float, stems: frozenset[str], trace: Trace
     page = corpus.pages[chunk.page_id]
     cited = marks.cited_spans(chunk.text, marks.cited_sentences(trace, chunk.id))
     return (
-        f'<li class="fb-item text" data-item="{esc(chunk.id)}" tabindex="-1"><div class="fb-meta">{tag_badge(tag, "text", hit.rank)}'
+        f'<li class="fb-item text" data-item="{esc(chunk.id)}" tabindex="-1">'
+        f'<div class="fb-meta">{tag_badge(tag, "text", hit.rank)}'
         f"{page_button(page, corpus, chunk.id)}{licence_link(page, corpus)}</div>"
         f'<p class="fb-passage" dir="auto">{marks.marked(chunk.text, stems, cited, "text")}</p>{ranks(hit, best)}</li>'
     )
@@ -45,7 +46,8 @@ def ranks(hit: Fused, best: float) -> str:
     return (
         f'<details class="fb-ranks"><summary><span class="fb-bar"><i style="width:{width:.0f}%"></i></span>'
         f'<span class="fb-score">{score(hit.score)}</span><span class="fb-own">{own}</span></summary>'
-        f'<table class="fb-table"><thead><tr><th scope=col>ranker</th><th scope=col>rank</th><th scope=col>score</th></tr></thead>{rows}</table></details>'
+        f'<table class="fb-table"><thead><tr><th scope=col>ranker</th><th scope=col>rank</th>'
+        f"<th scope=col>score</th></tr></thead>{rows}</table></details>"
     )
 
 

@@ -103,7 +103,8 @@ def _split(trace: Trace, tokens: Sequence[int]) -> str:
     legend = "".join(f'<li class="{share.kind}">{esc(share.label)} <b>{share.tokens:,}</b></li>' for share in parts)
     return (
         f'<div class="fb-split" role="img" aria-label="Input tokens by part, estimated: {esc(told)}">{bar}</div>'
-        f'<ul class="fb-legend" title="Estimated: counted with the embedded tokenizer, scaled to the total">{legend}</ul>'
+        f'<ul class="fb-legend"'
+        f' title="Estimated: counted with the embedded tokenizer, scaled to the total">{legend}</ul>'
     )
 
 

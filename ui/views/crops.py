@@ -64,10 +64,13 @@ def _item(hit: Fused, tag: str, best: float, trace: Trace, corpus: Corpus) -> st
     caption = esc(shorten(crop.caption, MAX_CAPTION_CHARS)) if crop.caption else f"<i>{esc(words.NO_CAPTION)}</i>"
     alt = esc(f"{crop.kind} {hit.rank}, {page_label(page, corpus)}")
     return (
-        f'<li class="fb-item visual {state}" data-item="{esc(crop.id)}" tabindex="-1"><div class="fb-meta">{tag_badge(tag, "visual", hit.rank)}'
+        f'<li class="fb-item visual {state}" data-item="{esc(crop.id)}" tabindex="-1">'
+        f'<div class="fb-meta">{tag_badge(tag, "visual", hit.rank)}'
         f'<span class="fb-sent {state}">{sent}</span></div>'
-        f'<button type="button" class="fb-crop" data-page="{esc(page.id)}" data-focus="{esc(crop.id)}" aria-label="Open {alt}">'
+        f'<button type="button" class="fb-crop" data-page="{esc(page.id)}" data-focus="{esc(crop.id)}"'
+        f' aria-label="Open {alt}">'
         f'<img src="{uri}" width="{width}" height="{height}" alt="{alt}" loading="lazy" decoding="async"></button>'
         f'<p class="fb-caption" dir="auto" title="{esc(shorten(crop.caption, 600))}">{caption}</p>'
-        f'<div class="fb-meta">{page_button(page, corpus, crop.id)}{licence_link(page, corpus)}</div>{ranks(hit, best)}</li>'
+        f'<div class="fb-meta">{page_button(page, corpus, crop.id)}{licence_link(page, corpus)}'
+        f"</div>{ranks(hit, best)}</li>"
     )

@@ -1,7 +1,7 @@
 """The graph column: a drawing in a sandboxed frame, and a table that says the same to those who can't use it.
 
-The drawing's data travels in the frame's URL fragment, which no server sees; the frame (``ui/frame.py``) reads it as JSON and hands
-labels and tooltips to vis-network as text.
+The drawing's data travels in the frame's URL fragment, which no server sees; the frame (``ui/frame.py``) reads it as
+JSON and hands labels and tooltips to vis-network as text.
 """
 
 from __future__ import annotations
@@ -68,10 +68,13 @@ def _drawing(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
     toggle = ""
     if drawn:
         limit = f"{drawn} of {total:,}" if drawn < total else f"{total:,}"
-        toggle = f'<label class="fb-check"><input type="checkbox" data-graph-dropped{"" if found.facts else " checked"}> draw dropped facts ({limit})</label>'
+        state = "" if found.facts else " checked"
+        box = f'<input type="checkbox" data-graph-dropped{state}>'
+        toggle = f'<label class="fb-check">{box} draw dropped facts ({limit})</label>'
     title = f"Drawing of {plural(len(found.facts), 'fact')}; the table below says the same"
     return (
-        f'<div class="fb-graph"><iframe sandbox="allow-scripts" src="{esc(source)}" title="{esc(title)}" referrerpolicy="no-referrer" '
+        f'<div class="fb-graph"><iframe sandbox="allow-scripts" src="{esc(source)}" title="{esc(title)}"'
+        f' referrerpolicy="no-referrer" '
         f'loading="lazy"></iframe>{toggle}</div>'
     )
 
@@ -135,11 +138,15 @@ def _sent(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
         tag = tags.get(item, "")
         badge = f'<span class="fb-tag graph">{esc(tag)}</span>' if tag else ""
         rows.append(
-            f'<tr class="fb-item graph" data-item="{esc(item)}" tabindex="-1"><td>{badge}</td><td>{_fact(fact, corpus)}</td>'
+            f'<tr class="fb-item graph" data-item="{esc(item)}" tabindex="-1"><td>{badge}</td>'
+            f"<td>{_fact(fact, corpus)}</td>"
             f"<td>{_place(fact, corpus)}</td></tr>"
         )
     head = "<thead><tr><th scope=col>tag</th><th scope=col>fact sent</th><th scope=col>from</th></tr></thead>"
-    return f'<table class="fb-table fb-facts"><caption class="fb-sr">Facts in the prompt</caption>{head}<tbody>{"".join(rows)}</tbody></table>'
+    return (
+        f'<table class="fb-table fb-facts"><caption class="fb-sr">Facts in the prompt</caption>{head}'
+        f"<tbody>{''.join(rows)}</tbody></table>"
+    )
 
 
 def _fact(fact: Fact, corpus: Corpus) -> str:
@@ -174,5 +181,11 @@ def _dropped(found: GraphEvidence, corpus: Corpus) -> str:
     )
     more = f'<p class="fb-hint">{len(listed)} of {total:,} are listed.</p>' if len(listed) < total else ""
     head = "<thead><tr><th scope=col>fact</th><th scope=col>why it was dropped</th><th scope=col>from</th></tr></thead>"
-    table = f'<table class="fb-table fb-facts dropped"><caption class="fb-sr">Facts dropped</caption>{head}<tbody>{rows}</tbody></table>'
-    return f'<details class="fb-dropped"><summary>{total:,} dropped <ul class="fb-reasons">{counts}</ul></summary>{table if rows else ""}{more}</details>'
+    table = (
+        '<table class="fb-table fb-facts dropped"><caption class="fb-sr">Facts dropped</caption>'
+        f"{head}<tbody>{rows}</tbody></table>"
+    )
+    return (
+        f'<details class="fb-dropped"><summary>{total:,} dropped <ul class="fb-reasons">{counts}</ul>'
+        f"</summary>{table if rows else ''}{more}</details>"
+    )

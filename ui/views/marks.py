@@ -9,7 +9,8 @@ from rag.types import Trace
 from ui.views.markup import clean, esc
 
 MIN_RUN = 3
-"""A run of this many words that answer and passage share counts as cited; shorter ones only if they hold a number or a name."""
+"""A run of this many words that answer and passage share counts as cited; shorter ones only if they hold a number or
+a name."""
 
 _SENTENCE_ENDS = (". ", "? ", "! ", "\n")
 
@@ -43,7 +44,8 @@ def cited_sentences(trace: Trace, item_id: str) -> tuple[str, ...]:
 
 
 def cited_spans(passage: str, sentences: Iterable[str]) -> list[tuple[int, int]]:
-    """Offsets in ``passage`` of the runs of words that it shares with ``sentences``; longest first claim their words."""
+    """Offsets in ``passage`` of the runs of words that it shares with ``sentences``; longest first claim their
+    words."""
     words = tokens(passage)
     spans = []
     for sentence in sentences:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import html
 import io
+import itertools
 import math
-import os.path
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,8 @@ BRANCH_OF_SEGMENT: dict[str, str] = {
 }
 
 MAX_NAME_CHARS = 120
-"""Names (entities, titles) are cut here on the page; the full one is in the tooltip, itself cut at ``MAX_TOOLTIP_CHARS``."""
+"""Names (entities, titles) are cut here on the page; the full one is in the tooltip, itself cut at
+``MAX_TOOLTIP_CHARS``."""
 
 MAX_TOOLTIP_CHARS = 600
 MIN_SHARED_CHARS = 20
@@ -42,7 +43,8 @@ _SURROGATES = re.compile(r"[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
-    """Text that every sink can carry, character for character: control characters become spaces, lone surrogates (which can't be
+    """Text that every sink can carry, character for character: control characters become spaces, lone surrogates
+    (which can't be
     encoded) U+FFFD."""
     return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", _CONTROLS.sub(" ", text))
 
@@ -122,15 +124,21 @@ def title_of(document_id: str, corpus: Corpus) -> str:
 
 @lru_cache(maxsize=8)
 def _shared_starts(titles: tuple[str, ...]) -> dict[str, str]:
-    """Title -> the start it shares with another one, up to a comma, colon or dash: a book's name before its chapters'."""
+    """Title -> the start it shares with another one, up to a comma, colon or dash: a book's name before its
+    chapters'."""
     starts = {}
     ordered = sorted(set(titles))
     for before, title, after in zip(["", *ordered], ordered, [*ordered[1:], ""], strict=False):
-        shared = max((os.path.commonprefix([title, other]) for other in (before, after)), key=len)
+        shared = max((_shared(title, other) for other in (before, after)), key=len)
         cuts = [match.end() for match in _BREAK.finditer(shared)]
         if cuts and cuts[-1] >= MIN_SHARED_CHARS:
             starts[title] = title[: cuts[-1]]
     return starts
+
+
+def _shared(one: str, other: str) -> str:
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return "".join(character for character, _ in same)
 
 
 def short_title(document_id: str, corpus: Corpus) -> str:
@@ -179,7 +187,8 @@ def column(branch: Branch, title: str, count: str, body: str) -> str:
     """One of the three evidence columns."""
     return (
         f'<section class="fb-column {branch}" aria-labelledby="fb-{branch}-title">'
-        f'<header><h2 id="fb-{branch}-title">{esc(title)}</h2><span class="fb-count">{esc(count)}</span></header>{body}</section>'
+        f'<header><h2 id="fb-{branch}-title">{esc(title)}</h2><span class="fb-count">{esc(count)}</span>'
+        f"</header>{body}</section>"
     )
 
 
@@ -223,7 +232,8 @@ def data_uri(path: Path) -> str:
 
 @lru_cache(maxsize=512)
 def thumbnail(path: Path, width: int) -> tuple[str, int, int]:
-    """A crop scaled down to ``width`` pixels at most, as data URI with its size; the file on disk never changes while it is open.
+    """A crop scaled down to ``width`` pixels at most, as data URI with its size; the file on disk never changes
+    while it is open.
 
     Returns:
         URI, width, height in pixels.

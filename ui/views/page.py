@@ -84,13 +84,19 @@ def render(trace: Trace | None, corpus: Corpus, page_id: str, focus: str = "") -
     if page is None:
         return f'<p class="fb-empty" role="alert">{esc("This corpus has no such page; open one from the lists.")}</p>'
     drawn = boxes(trace, corpus, page.id)
-    return f'<div class="fb-viewer" data-page-id="{esc(page.id)}">{_bar(page, corpus)}{_legend(drawn)}{_sheet(page, corpus, drawn, focus)}{_foot(page, corpus)}</div>'
+    return (
+        f'<div class="fb-viewer"'
+        f' data-page-id="{esc(page.id)}">{_bar(page, corpus)}{_legend(drawn)}{_sheet(page, corpus, drawn, focus)}'
+        f"{_foot(page, corpus)}"
+        f"</div>"
+    )
 
 
 def _bar(page: Page, corpus: Corpus) -> str:
     before, after = neighbours(page, corpus)
     steps = "".join(
-        f'<button type="button" class="fb-small" data-page="{esc(other)}" aria-label="{label}"{"" if other else " disabled"}>{sign}</button>'
+        f'<button type="button" class="fb-small" data-page="{esc(other)}"'
+        f' aria-label="{label}"{"" if other else " disabled"}>{sign}</button>'
         for other, label, sign in ((before, "Previous page", "‹"), (after, "Next page", "›"))
     )
     zooms = "".join(
@@ -99,7 +105,10 @@ def _bar(page: Page, corpus: Corpus) -> str:
     )
     title = f'<h2 id="fb-viewer-title"><bdi>{esc(page_label(page, corpus))}</bdi></h2>'
     close = '<button type="button" class="fb-small" data-close aria-label="Close">✕</button>'
-    return f'<header class="fb-viewer-bar">{title}<span class="fb-buttons">{steps}</span><span class="fb-buttons">{zooms}</span>{close}</header>'
+    return (
+        f'<header class="fb-viewer-bar">{title}<span class="fb-buttons">{steps}</span>'
+        f'<span class="fb-buttons">{zooms}</span>{close}</header>'
+    )
 
 
 def neighbours(page: Page, corpus: Corpus) -> tuple[str, str]:
@@ -126,20 +135,25 @@ def _legend(drawn: tuple[Box, ...]) -> str:
 def _sheet(page: Page, corpus: Corpus, drawn: tuple[Box, ...], focus: str) -> str:
     if not page.image:
         text = esc(corpus.page_text(page.id))
-        return f'<p class="fb-hint">{esc(words.NO_IMAGE)}</p><div class="fb-sheet fb-page-text" tabindex="0" dir="auto">{text}</div>'
+        return (
+            f'<p class="fb-hint">{esc(words.NO_IMAGE)}</p><div class="fb-sheet fb-page-text" tabindex="0"'
+            f' dir="auto">{text}</div>'
+        )
     shapes = _shapes(drawn, focus)
     labels = _labels(drawn)
     view = f"0 0 {page.width_pt:g} {page.height_pt:g}"
     alt = esc(f"Picture of {page_label(page, corpus)}")
     return (
         f'<div class="fb-sheet" tabindex="0" role="region" aria-label="Page, scrollable"><div class="fb-paper">'
-        f'<img src="{data_uri(corpus.image_path(page.image))}" alt="{alt}"><svg viewBox="{view}" preserveAspectRatio="none" aria-hidden="true">{shapes}{labels}</svg>'
+        f'<img src="{data_uri(corpus.image_path(page.image))}" alt="{alt}"><svg viewBox="{view}"'
+        f' preserveAspectRatio="none" aria-hidden="true">{shapes}{labels}</svg>'
         f"</div></div>"
     )
 
 
 def _shapes(drawn: tuple[Box, ...], focus: str) -> str:
-    """One rectangle per place and branch, however many items share it; rings of different branches lie round each other."""
+    """One rectangle per place and branch, however many items share it; rings of different branches lie round each
+    other."""
     places: dict[tuple[BBox, Branch], list[Box]] = {}
     for box in drawn:
         places.setdefault((box.bbox, box.branch), []).append(box)

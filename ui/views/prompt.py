@@ -22,7 +22,8 @@ def render(trace: Trace, tokens: Sequence[int]) -> str:
     told = f"{plural(len(segments), 'segment')} · ≈ {sum(tokens):,} tokens"
     return (
         f'<section class="fb-card fb-prompt" aria-label="Prompt and trace"><details><summary><h2>Prompt as sent</h2>'
-        f'<span class="fb-count">{told}</span></summary><div class="fb-segments">{rows}</div></details>{_download(trace)}</section>'
+        f'<span class="fb-count">{told}</span></summary><div class="fb-segments">{rows}</div>'
+        f"</details>{_download(trace)}</section>"
     )
 
 
@@ -36,7 +37,8 @@ def _segment(segment: Segment, tokens: int) -> str:
     tag = f'<span class="fb-tag {kind}">{esc(segment.tag)}</span>' if segment.tag else ""
     count = "not counted" if segment.kind == "image" else f"≈ {tokens:,}"
     return (
-        f'<div class="fb-segment {kind}"><div class="fb-meta"><span>{esc(segment.kind)}</span>{tag}<span class="fb-score">{count}</span></div>'
+        f'<div class="fb-segment {kind}"><div class="fb-meta"><span>{esc(segment.kind)}</span>{tag}'
+        f'<span class="fb-score">{count}</span></div>'
         f'<pre dir="auto">{esc(segment.text)}</pre></div>'
     )
 
@@ -53,6 +55,7 @@ def _download(trace: Trace) -> str:
     document = traces.dumps(trace, indent=1).encode("utf-8", "replace")
     data = base64.b64encode(document).decode("ascii")
     return (
-        f'<a class="fb-button" id="fb-trace" download="{esc(file_name(trace))}" href="data:application/json;base64,{data}">'
+        f'<a class="fb-button" id="fb-trace" download="{esc(file_name(trace))}"'
+        f' href="data:application/json;base64,{data}">'
         f"Download trace <span>JSON, {len(document) / 1000:.0f} kB</span></a>"
     )
