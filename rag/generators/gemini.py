@@ -5,6 +5,7 @@ Tokens spent on thinking are billed as output: they are counted in ``output_toke
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -90,9 +91,14 @@ class GeminiWire:
             chunks = await client.aio.models.generate_content_stream(
                 model=self._spec.model, contents=_contents(prompt, images), config=self._config(prompt)
             )
-            async for chunk in chunks:
-                for piece in _read(chunk):
-                    yield piece
+            try:
+                async with contextlib.aclosing(chunks):
+                    async for chunk in chunks:
+                        for piece in _read(chunk):
+                            yield piece
+            except (TypeError, AttributeError, KeyError):
+                # The package reads what comes without checking its shape first.
+                raise ProtocolError("a chunk of another shape") from None
 
     def _config(self, prompt: Prompt) -> Any:
         from google.genai import types
