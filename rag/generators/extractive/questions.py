@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rag.generators.extractive.words import CONCEPTS, LONGEST_CONCEPT, STOP_STEMS, Phrase, Token, holds, stem, tokens
@@ -38,7 +38,7 @@ KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
                    r"reported|estimated|if|by|under|needed|required)\b|\?|,|$)"),
         ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()-]+(?: [\w.()-]+)?\??$|\b(?:mean|meant|stand) (?:by|for)\b|\bdefin"),
         ("open", r"\bhow\b"),
-        ("yes_no", r"(?:^|, )(?:is|are|was|were|do|does|did|can|could|has|have|had|should|will|would|must)\b(?!.*\bwh(?:at|ich|o)\b)"),
+        ("yes_no", r"^(?!.*\bwh(?:at|ich|o)\b)(?:.*, )?(?:is|are|was|were|do|does|did|can|could|has|have|had|should|will|would|must)\b"),
         ("name", r"\b(?:what|which)\b"),
     )
 )  # fmt: skip
@@ -71,11 +71,13 @@ MAX_CHARS = 2000
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A content word or phrase of the question, with the wordings that count as the same; ``weight`` is its say."""
+    """A content word or phrase of the question, with the wordings that count as the same; ``weight`` is its say, an ``anchor``
+    is a name or number, a ``category`` says what sort of thing is asked for ("which company")."""
 
     alternatives: frozenset[tuple[str, ...]]
     weight: float
     anchor: bool
+    category: bool = False
 
     def in_(self, words: frozenset[str]) -> bool:
         """Whether an index (``words.index``) holds the term in any wording."""
@@ -95,12 +97,19 @@ class Question:
 
 
 def parts(text: str) -> tuple[Question, ...]:
-    """The question's parts: "What is X, and how many Y ...?" has two. A part without content words of its own keeps the whole."""
+    """The question's parts: "What is X, and how many Y ...?" has two. A part that leans on the one before it ("... and what
+    is its standard error?") takes over that one's words at half weight."""
     text = " ".join(text[:MAX_CHARS].split())
     pieces = [piece.strip(" ,") for piece in _SPLIT.split(text) if piece.strip(" ,?")]
-    lead = _lead(pieces[0]) if pieces else ""
-    found = [analyse(piece, "" if i == 0 else lead) for i, piece in enumerate(pieces)]
+    found = []
+    for i, piece in enumerate(pieces):
+        leans = i > 0 and (_PRONOUN.search(piece) or len(_terms(tokens(piece))) < OWN_TERMS)
+        found.append(analyse(piece, pieces[0] if leans else _lead(pieces[0]) if i else ""))
     return tuple(part for part in found if part.terms) or (analyse(text),)
+
+
+_PRONOUN = re.compile(r"\b(?:it|its|they|their|them|this|these|those|the (?:corresponding|same|other))\b", re.I)
+OWN_TERMS = 3
 
 
 def _lead(piece: str) -> str:
@@ -118,11 +127,20 @@ def analyse(text: str, setting: str = "") -> Question:
     direction: Literal["", "most", "least"] = ""
     if superlative:
         direction = "least" if superlative.group().lower() in _LEAST else "most"
-    own = _terms(words)
+    focus = _focus(words)
+    own = [replace(t, weight=t.weight / 2, category=True) if kind in _CATEGORIES and _is_category(t, focus) else t for t in _terms(words)]
     known = {alternative for term in own for alternative in term.alternatives}
     extra = [Term(t.alternatives, t.weight / 2, False) for t in _terms(tokens(setting)) if not t.alternatives & known]
     numbers = frozenset(token.stem for token in (*words, *tokens(setting)) if token.is_number)
-    return Question(text, kind, (*own, *extra), numbers, _focus(words), direction)
+    return Question(text, kind, (*own, *extra), numbers, focus, direction)
+
+
+# Of "which company" the evidence says "Genentech, Inc.", not "company"; of "in which year" it says "1986".
+_CATEGORIES: frozenset[Kind] = frozenset({"name", "who", "year", "percent", "p_value", "interval"})
+
+
+def _is_category(term: Term, focus: Phrase) -> bool:
+    return not term.anchor and any(word in focus for phrase in term.alternatives for word in phrase)
 
 
 def _focus(words: tuple[Token, ...]) -> Phrase:

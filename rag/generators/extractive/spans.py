@@ -25,7 +25,7 @@ PATTERNS: Mapping[Kind, tuple[re.Pattern[str], ...]] = {
                      r"[-−]?\d+\.\d+ [-−]?\d+\.\d+"),
         "year": (r"\b(?:1[6-9]|20)\d\d(?:\s?[-–]\s?(?:1[6-9]|20)?\d\d)?\b",),
         "amount": (rf"(?<![\w.]){_NUMBER}{_UNIT}|\b{_WORD_NUMBER}{_UNIT}",),
-        "who": (r"(?-i:(?!(?:The|A|An|In|For|We|This|These|It|As|If|At|On|There|Figure|Table|To|One|And|But)\b)\b[A-Z][\w'’-]+(?:,? (?:and |& |et al\.?|of |van |de |[A-Z]\.? ?)*[A-Z][\w'’-]+| et al\.?)*)",),
+        "who": (r"(?-i:(?:(?:Dr|Prof|Mr|Mrs|Ms)\.? )?(?!(?:The|A|An|In|For|We|This|These|It|As|If|At|On|There|Figure|Table|To|One|And|But)\b)\b[A-Z][\w'’-]+(?:,? (?:and |& |et al\.?|of |van |de |[A-Z]\.? ?)*[A-Z][\w'’-]+| et al\.?)*)",),
     }.items()
 }  # fmt: skip
 
@@ -69,6 +69,7 @@ _HEADING = re.compile(r"\d+(?:\.\d+)+\.?\s+[A-Z][a-z]|\d+(?:\.\d+){2,}")
 _QUALIFYING = re.compile(r"\s?%\s(?:CI|confidence|credib|Wald|level)|\s?% (?:lower|upper)", re.I)
 
 
+_OPENING = re.compile(r"(?:\A|[.:!?]\s)\W*\Z")
 _NAMING_TIME = re.compile(r"\b(?:weeks?|days?|months?|years?|age|aged|times?)\s\Z", re.I)
 
 # "How old": only a number with such a unit answers.
@@ -89,6 +90,8 @@ def _lacks_unit(text: str, span: tuple[int, int], question: Question) -> bool:
 
 
 def _names(text: str, start: int, end: int, question: Question) -> bool:
+    if question.kind == "who" and " " not in text[start:end] and _OPENING.search(text[:start]):
+        return True  # a capital there makes no name
     if question.kind == "count" and _NAMING_TIME.search(text[max(0, start - 9) : start]):
         return True
     if _SHARE_OF.search(text[:start]):
@@ -158,9 +161,12 @@ def asks_for_name(question: Question) -> bool:
 
 
 def quoted(text: str, span: Span, question: Question) -> str:
-    """The span, with the noun that a number counts ("686 women")."""
+    """The span, with the noun that a number counts ("686 women", "1186 pregnant women")."""
     piece = text[span.start : span.end].strip()
-    follow = re.match(r"\s([a-z]{3,})\b", text[span.end :])
-    if question.kind in ("count", "amount") and follow and stem(follow[1]) not in STOP_STEMS:
+    follow = _COUNTED.match(text, span.end)
+    if question.kind in ("count", "amount") and follow and not any(t.stem in STOP_STEMS for t in tokens(follow[1])):
         return f"{piece} {follow[1]}"
     return piece
+
+
+_COUNTED = re.compile(r"\s((?:[a-z-]+(?<!ed)\s)?(?:[a-z]{2,}s|women|men|people|children))\b")
