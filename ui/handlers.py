@@ -140,7 +140,8 @@ class Handlers:
 
     def open_page(self, trace: Trace | None, event: gr.EventData) -> str:
         """The page viewer's content for the page and item that were clicked; what a browser sends is not trusted."""
-        wanted = getattr(event, "_data", None) or {}
+        sent = getattr(event, "_data", None)
+        wanted = sent if isinstance(sent, Mapping) else {}
         page_id, focus = (str(wanted.get(key, "")) for key in ("page", "focus"))
         try:
             return page.render(trace, self.corpus, page_id, focus)
@@ -153,8 +154,8 @@ class Handlers:
 
 
 def _busy() -> dict[str, Any]:
-    return {"answer": answer.reading(), "ask": gr.Button(visible=False), "stop": gr.Button(visible=True)}
+    return {"answer": answer.reading(), "ask": gr.update(visible=False), "stop": gr.update(visible=True)}
 
 
 def _idle() -> dict[str, Any]:
-    return {"ask": gr.Button(visible=True), "stop": gr.Button(visible=False)}
+    return {"ask": gr.update(visible=True), "stop": gr.update(visible=False)}

@@ -22,9 +22,8 @@ SWITCH_NOTES: dict[Branch, str] = {
 }
 
 EMPTY = (
-    "Ask something about the {documents} documents, or pick an example. You get the answer, everything "
-    "it rests on, and what each kind "
-    "of evidence cost."
+    "Ask something about the corpus ({documents}), or pick an example. You get the answer, everything it rests on, and "
+    "what each kind of evidence cost."
 )
 
 WAITING: dict[Branch, str] = {

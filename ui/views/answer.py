@@ -7,7 +7,7 @@ import re
 
 from rag.types import Citation, GateDecision, Trace
 from ui import text as words
-from ui.views.markup import esc, tag_chip
+from ui.views.markup import esc, plural, tag_chip
 
 _SEPARATOR = re.compile(r"\s*[,;]?\s*")
 
@@ -19,7 +19,7 @@ def empty(documents: int) -> str:
     steps = "".join(
         f'<li class="{branch}"><b>{esc(title)}</b> {esc(told)}</li>' for branch, (title, told) in words.BRANCHES.items()
     )
-    intro = esc(words.EMPTY.format(documents=documents))
+    intro = esc(words.EMPTY.format(documents=plural(documents, "document")))
     return _card("empty", "Answer", "", f'<p class="fb-lead">{intro}</p><ul class="fb-branches">{steps}</ul>', "")
 
 
