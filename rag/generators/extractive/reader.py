@@ -19,19 +19,19 @@ THRESHOLD = 0.3
 """Below this probability a part of a question is not answered; calibrated (see ``WEIGHTS``)."""
 
 WEIGHTS = {
-    "bias": -4.33,
-    "own": 3.06,
-    "near": 0.33,
-    "passage": 1.75,
-    "first": 0.22,
-    "nowhere": -1.42,
-    "anchors": -0.99,
-    "focus": 0.98,
-    "mistyped": -1.3,
-    "misfit": -0.78,
-    "read off": 0.55,
-    "code": -1.25,
-    "short": 0.71,
+    "bias": -4.01,
+    "own": 3.08,
+    "near": 0.42,
+    "passage": 1.29,
+    "first": 0.2,
+    "nowhere": -1.68,
+    "anchors": -1.05,
+    "focus": 0.93,
+    "mistyped": -1.44,
+    "misfit": -0.68,
+    "read off": 0.66,
+    "code": -1.2,
+    "short": 0.86,
 }
 """Logistic weights of the features, fitted on questions with and without their answer in the evidence: shares of the
 question's weighted words that the unit holds (own), that it and its surroundings hold (near), that no evidence holds
@@ -167,17 +167,20 @@ def _match(question: Question, item: Indexed, terms: Weighed) -> Match:
     candidate, exact = extract(item.unit, question)
     if exact and question.kind in SELF_EVIDENT:
         terms = [entry for entry in terms if not entry[0].category]  # "1986" need not be called a year
+    # a label borrows the caption's words only for its number: as a name or a sentence it has to speak for itself
+    lone = item.unit.kind == "label" and question.kind not in NUMERIC
+    near, passage = (item.own, item.own) if lone else (item.near, item.passage)
     total = sum(weight for _, weight, _ in terms) or 1.0
     anchors = [term for term, _, _ in terms if term.anchor]
     features = {
         "bias": 1.0,
         "own": sum(w for t, w, _ in terms if t.in_(item.own)) / total,
-        "near": sum(w for t, w, _ in terms if t.in_(item.near)) / total,
-        "passage": sum(w for t, w, _ in terms if t.in_(item.passage)) / total,
+        "near": sum(w for t, w, _ in terms if t.in_(near)) / total,
+        "passage": sum(w for t, w, _ in terms if t.in_(passage)) / total,
         "first": float(item.unit.tag[1:] == "1" and item.unit.kind != "fact"),
         "nowhere": sum(w for _, w, anywhere in terms if not anywhere) / total,
-        "anchors": sum(not t.in_(item.near) for t in anchors) / max(1, len(anchors)),
-        "focus": float(holds(question.focus, item.near)),
+        "anchors": sum(not t.in_(near) for t in anchors) / max(1, len(anchors)),
+        "focus": float(holds(question.focus, near)),
         "mistyped": float(not exact and question.kind in NUMERIC),
         "misfit": float(not exact and question.kind not in NUMERIC),
         "read off": float(item.unit.kind in ("row", "label")),
@@ -219,7 +222,7 @@ _REASON = re.compile(
     r"\b(?:because|since|due to|so that|therefore|reason|thus|hence|in order to|as a (?:result|consequence)|leads? to|"
     r"to (?:avoid|allow|ensure|make))\b", re.I
 )  # fmt: skip
-_IS = re.compile(r"\W{0,2}(?: \w+){0,2}\W{0,2} ?(?:\b(?:is|are|was|were|means?|denotes?|refers?|called|known as|defined|stands? for)\b|, an? |: )")
+_IS = re.compile(r"\W{0,2}(?: \w+){0,2}\W{0,2} ?(?:\b(?:is|are|was|were|means?|denotes?|refers?|called|known as|defined|stands? for)\b|, an? )")
 
 
 def _defines(text: str, question: Question) -> bool:

@@ -100,7 +100,8 @@ def labels(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
                 near, far = _above(rows, i, j)
                 yield " ".join([*near, item]), " ".join(far)
     for i, line in enumerate(lines):
-        yield line, " ".join([*lines[max(0, i - 1) : i], *lines[i + 1 : i + 2]])
+        if any(c.isalpha() for c in line):  # the numbers along an axis answer nothing
+            yield line, " ".join([*lines[max(0, i - 1) : i], *lines[i + 1 : i + 2]])
 
 
 def _above(rows: Sequence[Sequence[str]], i: int, j: int) -> tuple[list[str], list[str]]:

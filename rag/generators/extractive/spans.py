@@ -69,7 +69,7 @@ _HEADING = re.compile(r"\d+(?:\.\d+)+\.?\s+[A-Z][a-z]|\d+(?:\.\d+){2,}")
 _QUALIFYING = re.compile(r"\s?%\s(?:CI|confidence|credib|Wald|level)|\s?% (?:lower|upper)", re.I)
 
 
-_OPENING = re.compile(r"(?:\A|[.:!?]\s)\W*\Z")
+_OPENING = re.compile(r"(?:\A|[.:!?\d]\s)\W*\Z")
 _NAMING_TIME = re.compile(r"\b(?:weeks?|days?|months?|years?|age|aged|times?)\s\Z", re.I)
 
 # "How old": only a number with such a unit answers.
