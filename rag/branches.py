@@ -109,7 +109,10 @@ def _clip(corpus: Corpus) -> tuple[ImageEncoder | None, str]:
     """The image encoder of the corpus's visual index, or None and why not. torch is imported only where there is an
     index."""
     if not corpus.visual_encoder_ids:
-        return None, "The CLIP ranker is missing: this corpus has no index of its crops' pixels."
+        return None, (
+            "The CLIP ranker is missing: this corpus has no index of its crops' pixels "
+            "(python -m rag corpus FOLDER --add-clip makes one)."
+        )
     reason = ""
     for encoder_id in corpus.visual_encoder_ids:
         try:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -327,10 +328,11 @@ def _load_clip(encoder_id: str, download: bool) -> ImageEncoder:
             raise EncoderUnavailable(f"CLIP needs the packages torch and open_clip_torch ({package} is missing).")
     file = _clip_file(weights, Settings.from_env(), download)
     import open_clip
+    from safetensors import SafetensorError
 
     try:
         model, _, preprocess = open_clip.create_model_and_transforms(weights.model, pretrained=str(file))
-    except (OSError, RuntimeError, ValueError, KeyError, EOFError) as error:
+    except (OSError, RuntimeError, ValueError, KeyError, EOFError, UnpicklingError, SafetensorError) as error:
         raise EncoderUnavailable(
             f"{file.name} does not hold weights of CLIP {weights.model} ({type(error).__name__}); "
             "delete it to have it fetched again, or name another file in FUSEBOX_CLIP_WEIGHTS."

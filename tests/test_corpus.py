@@ -1,0 +1,422 @@
+"""Opening, checking and saving a corpus folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+import pytest
+
+from rag import corpus_files
+from rag.corpus import Corpus, add_visual_index, build_visual_index, check_corpus, describe, open_corpus, proxy_texts
+from rag.corpus import save_corpus as save
+from rag.encoders import normalised
+from rag.errors import CorpusError
+from rag.types import Chunk, Crop, Document, Page
+
+PAPER = Path(__file__).resolve().parents[2] / "shared" / "data" / "paper"
+TEXT_INDEX = "index/text.all-MiniLM-L6-v2-int8.faiss"
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Notes on checked digests go here, not into the person's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def folder(small_folder: Path, tmp_path: Path) -> Path:
+    """A copy of the small corpus that a test may damage."""
+    return Path(shutil.copytree(small_folder, tmp_path / "corpus"))
+
+
+def edit_manifest(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    file = folder / "manifest.json"
+    value = json.loads(file.read_text())
+    change(value)
+    file.write_text(json.dumps(value))
+
+
+def rewrite(folder: Path, name: str, text: str) -> None:
+    """Change a table and set its digest right, as somebody who means harm would."""
+    (folder / name).write_text(text)
+    edit_manifest(folder, lambda m: m["files"].update({name: corpus_files.sha256_of(folder / name)}))
+
+
+def edit_rows(folder: Path, table: str, change: Callable[[dict[str, Any]], None]) -> None:
+    rows = [json.loads(line) for line in (folder / f"{table}.jsonl").read_text().splitlines()]
+    for row in rows:
+        change(row)
+    rewrite(folder, f"{table}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+
+
+# --- opening ---------------------------------------------------------------------------------------------------------
+
+
+def test_open_gives_back_what_was_saved(small: Corpus) -> None:
+    assert list(small.pages) == ["glioma_p001", "glioma_p002"]
+    assert [chunk.id for chunk in small.chunks_on("glioma_p001")] == ["glioma_p001_c00", "glioma_p001_c01"]
+    assert small.chunks_on("nowhere") == ()
+    crop = small.crops["glioma_p001_table0"]
+    assert small.crops_on("glioma_p001") == (crop,)
+    assert crop.bbox == (72.0, 300.0, 400.0, 400.0)
+    assert [region.order for region in small.regions_on("glioma_p001")] == [0, 1]
+    assert small.triples[2].subject == "GBSG2 study"
+    assert small.image_size(crop.image) == (200, 100)
+    assert small.image(crop.image).mode == "RGB"
+    assert small.digest(crop.image) == corpus_files.sha256_of(small.image_path(crop.image))
+    assert small.documents["glioma"].licence == "CC0-1.0"
+    assert small.id.startswith("small-")
+
+
+def test_page_text_is_put_together_from_overlapping_chunks(tmp_path: Path) -> None:
+    from rag.ingest.chunk import windows
+
+    text = "".join(f"word{i:04d} " for i in range(160)).strip()
+    chunks = [Chunk(f"p_c{i}", "p", window, start) for i, (start, window) in enumerate(windows(text))]
+    corpus = open_corpus(save_text(tmp_path / "c", chunks))
+    assert corpus.page_text("p") == text
+    assert corpus.page_text("elsewhere") == ""
+
+
+def save_text(out: Path, chunks: list[Chunk], **more: Any) -> Path:
+    page = Page("p", "p", 1, 0, 0, "")
+    return save(out, name="c", kind="text", documents=[Document("p", "P", "p", 1, "")], pages=[page], chunks=chunks, **more)
+
+
+def test_a_sound_corpus_has_no_problems(folder: Path) -> None:
+    assert check_corpus(folder) == []
+
+
+def test_describe(small: Corpus) -> None:
+    facts = describe(small)
+    assert facts["counts"] == {"documents": 1, "pages": 2, "regions": 3, "chunks": 3, "crops": 2, "triples": 4}
+    assert facts["origins"] == ["grammar"]
+    json.dumps(facts)
+
+
+@pytest.mark.parametrize("name", ["chunks.jsonl", "triples.jsonl", "crops/glioma_p001_table0.webp", TEXT_INDEX])
+def test_a_flipped_byte_is_reported_by_name(folder: Path, name: str) -> None:
+    open_corpus(folder)  # a good check is remembered; the change must be seen all the same
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    stat = (folder / name).stat()
+    (folder / name).write_bytes(content)
+    os.utime(folder / name, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
+    assert any(f"{name} differs from its digest" in problem for problem in check_corpus(folder))
+    with pytest.raises(CorpusError, match=r"differs from its digest.*python -m rag ingest"):
+        open_corpus(folder)
+
+
+def test_check_reads_every_file_even_when_size_and_time_are_the_same(folder: Path) -> None:
+    file = folder / "chunks.jsonl"
+    open_corpus(folder)
+    stat = file.stat()
+    file.write_text(file.read_text().replace("37 patients", "38 patients"))
+    os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert any("chunks.jsonl differs" in problem for problem in check_corpus(folder))
+
+
+@pytest.mark.parametrize("name", ["regions.jsonl", "pages/glioma_p002.webp", TEXT_INDEX])
+def test_a_missing_file_is_reported_by_name(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    assert any(f"{name} is missing" in problem for problem in check_corpus(folder))
+    with pytest.raises(CorpusError, match=f"{name} is missing"):
+        open_corpus(folder)
+
+
+def test_a_stray_file_is_reported(folder: Path) -> None:
+    (folder / "index" / "old.faiss").write_bytes(b"")
+    assert check_corpus(folder) == [f"{folder}: index/old.faiss is not in manifest.json; delete it."]
+
+
+def test_no_corpus_and_another_format(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(CorpusError, match=r"holds no corpus.*python -m rag ingest"):
+        open_corpus(tmp_path / "nothing")
+    edit_manifest(folder, lambda m: m.update(format=99))
+    with pytest.raises(CorpusError, match="of format 99, and this Fusebox reads format 1"):
+        open_corpus(folder)
+    (folder / "manifest.json").write_text("{")
+    with pytest.raises(CorpusError, match="can't be read"):
+        open_corpus(folder)
+    (folder / "manifest.json").write_text("[]")
+    assert len(check_corpus(folder)) == 1
+
+
+@pytest.mark.parametrize("key", ["name", "files", "indices", "counts", "documents"])
+def test_a_manifest_without_a_field(folder: Path, key: str) -> None:
+    edit_manifest(folder, lambda m: m.pop(key))
+    with pytest.raises(CorpusError, match=f"'{key}' is missing"):
+        open_corpus(folder)
+
+
+def replace_index(folder: Path, width: int, rows: int, **fields: Any) -> None:
+    index = faiss.IndexFlatIP(width)
+    index.add(np.ones((rows, width), dtype=np.float32))
+    faiss.write_index(index, str(folder / TEXT_INDEX))
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["files"][TEXT_INDEX] = corpus_files.sha256_of(folder / TEXT_INDEX)
+        manifest["indices"][0].update(fields)
+
+    edit_manifest(folder, change)
+
+
+def test_an_index_of_the_wrong_dimension(folder: Path) -> None:
+    replace_index(folder, 512, 3)
+    with pytest.raises(CorpusError, match=rf"{TEXT_INDEX} holds 3 vectors of dimension 512, not 3 of dimension 384"):
+        open_corpus(folder)
+    assert any("dimension 512" in problem for problem in check_corpus(folder))
+    # A manifest that says so itself is no better: the encoder gives 384.
+    replace_index(folder, 512, 3, dimension=512)
+    with pytest.raises(CorpusError, match="dimension 384"):
+        open_corpus(folder)
+
+
+def test_an_index_of_the_wrong_count(folder: Path) -> None:
+    replace_index(folder, 384, 2, count=2)
+    with pytest.raises(CorpusError, match="2 vectors for 3 chunks"):
+        open_corpus(folder)
+
+
+def test_a_file_that_is_no_index(folder: Path) -> None:
+    (folder / TEXT_INDEX).write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    edit_manifest(folder, lambda m: m["files"].update({TEXT_INDEX: corpus_files.sha256_of(folder / TEXT_INDEX)}))
+    with pytest.raises(CorpusError, match="no faiss index"):
+        open_corpus(folder)
+
+
+def test_an_index_of_another_metric(folder: Path) -> None:
+    index = faiss.IndexFlatL2(384)
+    index.add(np.ones((3, 384), dtype=np.float32))
+    faiss.write_index(index, str(folder / TEXT_INDEX))
+    edit_manifest(folder, lambda m: m["files"].update({TEXT_INDEX: corpus_files.sha256_of(folder / TEXT_INDEX)}))
+    with pytest.raises(CorpusError, match="not a flat inner-product index"):
+        open_corpus(folder)
+
+
+def test_another_encoder_than_the_corpus_has(folder: Path) -> None:
+    with pytest.raises(CorpusError, match=r"no text index of st:other \(it has all-MiniLM-L6-v2-int8\)"):
+        open_corpus(folder, "st:other")
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "value"),
+    [
+        ("chunks", "page_id", "glioma_p099"),
+        ("crops", "page_id", "glioma_p099"),
+        ("regions", "page_id", "glioma_p099"),
+        ("pages", "document", "other"),
+        ("triples", "chunk_id", "glioma_p099_c00"),
+        ("chunks", "region_ids", ["glioma_p099_r00"]),
+        ("crops", "image", "crops/other.webp"),
+        ("pages", "image", "crops/glioma_p001_table0.webp"),
+    ],
+)
+def test_an_id_that_leads_nowhere(folder: Path, table: str, field: str, value: object) -> None:
+    edit_rows(folder, table, lambda row: row.update({field: value}))
+    name = value[0] if isinstance(value, list) else value
+    assert any(table in problem and str(name) in problem for problem in check_corpus(folder))
+    with pytest.raises(CorpusError, match=str(name)):
+        open_corpus(folder)
+
+
+def test_an_id_that_comes_twice(folder: Path) -> None:
+    edit_rows(folder, "crops", lambda row: row.update(id="same"))
+    with pytest.raises(CorpusError, match="'same' comes twice in crops"):
+        open_corpus(folder)
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"id": "x"}', '{"id": 1, "page_id": "p", "text": "t", "start": 0, "region_ids": []}']
+)
+def test_a_damaged_line_is_named(folder: Path, line: str) -> None:
+    rewrite(folder, "chunks.jsonl", line + "\n")
+    with pytest.raises(CorpusError, match=r"chunks\.jsonl, line 1"):
+        open_corpus(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["../secret.webp", "pages/../../secret.webp", "/etc/passwd", "pages\\..\\x.webp", "pages/a/b.webp", "notes.txt"]
+)
+def test_a_manifest_can_not_lead_out_of_the_folder(folder: Path, name: str) -> None:
+    (folder.parent / "secret.webp").write_bytes(b"secret")
+    edit_manifest(folder, lambda m: m["files"].update({name: "0" * 64}))
+    with pytest.raises(CorpusError, match="don't use this corpus"):
+        open_corpus(folder)
+    assert len(check_corpus(folder)) == 1
+
+
+def test_a_row_can_not_lead_out_of_the_folder(folder: Path) -> None:
+    edit_rows(folder, "crops", lambda row: row.update(image="../secret.webp"))
+    with pytest.raises(CorpusError, match="secret"):
+        open_corpus(folder)
+
+
+def test_a_link_is_refused(folder: Path, tmp_path: Path) -> None:
+    image = folder / "pages" / "glioma_p001.webp"
+    outside = tmp_path / "outside.webp"
+    image.rename(outside)
+    image.symlink_to(outside)
+    with pytest.raises(CorpusError, match="is a link"):
+        open_corpus(folder)
+
+
+def test_images_outside_the_manifest_are_refused(small: Corpus) -> None:
+    for name in ("../x.webp", "pages/none.webp", "chunks.jsonl", ""):
+        with pytest.raises(CorpusError, match="no image"):
+            small.image_path(name)
+
+
+# --- digests are read once -------------------------------------------------------------------------------------------
+
+
+def test_files_are_hashed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[str] = []
+    right = corpus_files.sha256_of
+    monkeypatch.setattr(corpus_files, "sha256_of", lambda file: hashed.append(file.name) or right(file))
+    open_corpus(folder)
+    assert "chunks.jsonl" in hashed
+    hashed.clear()
+    open_corpus(folder)
+    assert hashed == []
+    (folder / "pages.jsonl").touch()
+    os.utime(folder / "pages.jsonl", ns=(1, 1))
+    open_corpus(folder)
+    assert hashed == ["pages.jsonl"]
+
+
+def test_no_note_is_written_into_the_corpus(folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    for file in before:
+        file.chmod(0o555 if file.is_dir() else 0o444)
+    folder.chmod(0o555)
+    open_corpus(folder)
+    folder.chmod(0o755)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_cache_that_can_not_be_written_is_no_error(folder: Path, cache_folder: Path) -> None:
+    cache_folder.parent.mkdir(exist_ok=True)
+    cache_folder.write_text("a file where the folder should be")
+    open_corpus(folder)
+
+
+# --- saving ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
+    chunks = [Chunk("p_c0", "p", "some text", 0), Chunk("p_c1", "p", "more text", 450)]
+    a, b = save_text(tmp_path / "a", chunks), save_text(tmp_path / "b", chunks)
+    names = [file.relative_to(a) for file in sorted(a.rglob("*")) if file.is_file()]
+    for name in names:
+        if name.name != "manifest.json":
+            assert (a / name).read_bytes() == (b / name).read_bytes(), name
+    one, two = (json.loads((root / "manifest.json").read_text()) for root in (a, b))
+    assert {**one, "created": ""} == {**two, "created": ""}
+
+
+def test_a_failed_save_leaves_nothing_and_keeps_the_old(tmp_path: Path) -> None:
+    out = save_text(tmp_path / "c", [Chunk("p_c0", "p", "first", 0)])
+    before = (out / "manifest.json").read_bytes()
+
+    class Broken:
+        id, dimension = "broken", 3
+
+        def encode(self, texts: object) -> Any:
+            raise CorpusError("stop")
+
+        def count_tokens(self, text: str) -> int:
+            return 0
+
+    with pytest.raises(CorpusError, match="stop"):
+        save_text(out, [Chunk("p_c0", "p", "second", 0)], encoder=Broken(), overwrite=True)
+    assert (out / "manifest.json").read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["c"]
+
+
+def test_overwriting_has_to_be_asked_for(tmp_path: Path) -> None:
+    chunks = [Chunk("p_c0", "p", "text", 0)]
+    out = save_text(tmp_path / "c", chunks)
+    with pytest.raises(CorpusError, match="--overwrite"):
+        save_text(out, chunks)
+    save_text(out, chunks, overwrite=True)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    with pytest.raises(CorpusError, match="is no corpus"):
+        save_text(tmp_path / "home", chunks, overwrite=True)
+    assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
+
+
+def test_special_characters_survive(tmp_path: Path) -> None:
+    text = 'quote " newline \n separator \u2028 astral \U0001f9ea <script> \x00'
+    corpus = open_corpus(save_text(tmp_path / "c", [Chunk("p_c0", "p", text, 0)]))
+    assert corpus.chunks["p_c0"].text == text
+
+
+def test_proxy_texts_carry_the_caption_in_every_window() -> None:
+    def crop(caption: str, read: str) -> Crop:
+        return Crop("x", "p", "table", (0, 0, 1, 1), "", caption, read)
+
+    assert proxy_texts(crop("Table 1:  Ages", "a | b\nc")) == ("Table 1: Ages a | b c",)
+    assert proxy_texts(crop("", "")) == ()
+    assert proxy_texts(crop("Only caption", "")) == ("Only caption",)
+    long = proxy_texts(crop("Cap", "x" * 1000))
+    assert [len(text) for text in long] == [504, 504, 104]
+
+
+# --- the visual index ------------------------------------------------------------------------------------------------
+
+
+class ColourEncoder:
+    """Mean colour of an image: an image encoder whose vectors are known by hand."""
+
+    id, dimension = "colour", 3
+
+    def encode_text(self, texts: Any) -> Any:
+        return normalised(np.ones((len(texts), 3)))
+
+    def encode_images(self, images: Any) -> Any:
+        return normalised(np.array([np.asarray(image).reshape(-1, 3).mean(axis=0) for image in images]))
+
+
+def test_a_visual_index_is_added_in_place(folder: Path) -> None:
+    before = open_corpus(folder)
+    lines: list[str] = []
+    after = build_visual_index(before, ColourEncoder(), lines.append)
+    assert after.visual_encoder_ids == ("colour",)
+    assert after.id == before.id
+    assert lines[-1] == "encoded 2 of 2 crops"
+    assert check_corpus(folder) == []
+    white = normalised(np.ones((1, 3)))[0]
+    assert [score for _, score in after.search_visual(white, 9, "colour")] == pytest.approx([1.0, 1.0], abs=1e-4)
+    # Building it again replaces it.
+    assert build_visual_index(after, ColourEncoder()).visual_encoder_ids == ("colour",)
+
+
+def test_a_visual_index_that_does_not_fit(folder: Path) -> None:
+    with pytest.raises(CorpusError, match="2 crops; 3 vectors"):
+        add_visual_index(open_corpus(folder), "colour", np.ones((3, 3), dtype=np.float32))
+
+
+@pytest.mark.skipif(not PAPER.is_dir(), reason="the study's data (../shared/data/paper) is not on this machine")
+def test_the_studys_clip_vectors_load_and_every_crop_finds_itself_first(tmp_path: Path) -> None:
+    with np.load(PAPER / "clip_vit_b32_laion2b_crops.npz", allow_pickle=False) as data:
+        vectors, names = data["vectors"], [str(name) for name in data["names"]]
+    crops = [
+        Crop(Path(name).stem, "p", "table" if "_table" in name else "figure", (0, 0, 1, 1), "", "", "") for name in names
+    ]
+    out = save_text(tmp_path / "c", [Chunk("p_c0", "p", "text", 0)], crops=crops)
+    corpus = add_visual_index(open_corpus(out), "clip-vit-b-32-laion2b_s34b_b79k", normalised(vectors))
+    assert len(corpus.crops) == 598
+    for crop, vector in zip(crops, normalised(vectors), strict=True):
+        (first, score), *_ = corpus.search_visual(vector, 5, "clip-vit-b-32-laion2b_s34b_b79k")
+        assert first == crop.id
+        assert score == pytest.approx(1.0, abs=1e-5)
