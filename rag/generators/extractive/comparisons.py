@@ -1,4 +1,4 @@
-"""Questions that weigh two things against each other: "Which has more subjects, A or B?" """
+"""Questions about two things at once: "Which has more subjects, A or B?" and "Are A and B both ...?"."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rag.generators.extractive.questions import Kind, Question, analyse
+from rag.generators.extractive.questions import MAX_CHARS, Kind, Question, analyse
+from rag.generators.extractive.words import index
 
 _COMPARISON = re.compile(
     r"\A(?P<frame>.*\b(?:which|who|what)\b.*?\b(?P<how>more|most|larger|largest|higher|highest|greater|bigger|older|oldest|longer|"
     r"later|latest|fewer|fewest|less|lower|lowest|smaller|smallest|younger|youngest|shorter|earlier|first|sooner)\b.*?)"
     r"(?:,|:| -|\bof)\s+(?:the two, )?(?P<one>[^,?]+?),?\s+or\s+(?P<other>[^,?]+?)\s*\??\Z", re.I | re.S
 )  # fmt: skip
+_NAME = r"(?:the )?[A-Z0-9\"'(][^\s,]*(?: (?:of|the|for|in|on|de|&|[A-Z0-9(\"'][^\s,]*))*"
+_BOTH = re.compile(
+    rf"\A(?i:is|are|was|were|do|does|did|have|has|can) (?=.*\bboth\b)(?:both )?(?:the \w+ )?(?P<one>{_NAME}),? and (?P<other>{_NAME}) "
+    r"(?P<rest>.+?)\s*\??\Z"
+)
 _LEAST = frozenset("fewer fewest less lower lowest smaller smallest younger youngest shorter earlier first sooner".split())
 _DATED = frozenset("later latest earlier first sooner older oldest younger youngest".split())
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
@@ -28,27 +34,45 @@ class Answer:
 
 
 def answers(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, ...]:
-    """The two values with the winner first, each with its tag; () where the question compares nothing or a value is missing.
+    """The answers to a question about two things, or () where it is about one or one of the two is not found.
 
     Args:
         question: as asked.
         ask: answers one part of a question.
     """
-    match = _COMPARISON.search(" ".join(question.split()))
+    question = " ".join(question[:MAX_CHARS].split())
+    return _larger(question, ask) or _both(question, ask)
+
+
+def _larger(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, ...]:
+    """"Which has more subjects, A or B?": the two values, the winner first."""
+    match = _COMPARISON.search(question)
     if not match:
         return ()
     how = match["how"].lower()
     kind: Kind = "year" if how in _DATED else "count" if how in ("more", "most", "fewer", "fewest") else "amount"
     found = []
     for option in (match["one"], match["other"]):
-        part = replace(analyse(f"{match['frame']} {option}"), kind=kind, superlative="")
-        reply = ask(part)
+        reply = ask(replace(analyse(f"{match['frame']} {option}"), kind=kind, superlative=""))
         value = _NUMBER.search(reply.text)
         if value is None or len(reply.text.split()) > MAX_WORDS:
             return ()
-        found.append((float(value.group().replace(",", "")), Answer(f"{option}: {reply.text}", reply.tag, reply.score)))
+        found.append((float(value.group().replace(",", "")), replace(reply, text=f"{option}: {reply.text}")))
     found.sort(key=lambda entry: entry[0], reverse=how not in _LEAST)
     return tuple(answer for _, answer in found)
+
+
+def _both(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, ...]:
+    """"Are A and B both ...?": yes where what is said of each of them holds the rest of the question."""
+    match = _BOTH.search(question)
+    if not match:
+        return ()
+    rest = re.sub(r"\bboth\b", "", match["rest"], flags=re.I)
+    wanted = analyse(rest).terms
+    replies = [ask(replace(analyse(f"{name} {rest}"), kind="open")) for name in (match["one"], match["other"])]
+    holding = all(term.in_(index(reply.text)) for reply in replies for term in wanted)
+    first, second = replies
+    return (replace(first, text=f"{'Yes' if holding else 'No'}: {first.text}"), second)
 
 
 MAX_WORDS = 6

@@ -19,19 +19,19 @@ THRESHOLD = 0.3
 """Below this probability a part of a question is not answered; calibrated (see ``WEIGHTS``)."""
 
 WEIGHTS = {
-    "bias": -4.01,
-    "own": 3.08,
-    "near": 0.42,
-    "passage": 1.29,
-    "first": 0.2,
-    "nowhere": -1.68,
-    "anchors": -1.05,
-    "focus": 0.93,
-    "mistyped": -1.44,
-    "misfit": -0.68,
-    "read off": 0.66,
+    "bias": -3.93,
+    "own": 3.02,
+    "near": 0.26,
+    "passage": 1.39,
+    "first": 0.15,
+    "nowhere": -1.61,
+    "anchors": -1.08,
+    "focus": 0.97,
+    "mistyped": -1.39,
+    "misfit": -0.72,
+    "read off": 0.69,
     "code": -1.2,
-    "short": 0.86,
+    "short": 0.87,
 }
 """Logistic weights of the features, fitted on questions with and without their answer in the evidence: shares of the
 question's weighted words that the unit holds (own), that it and its surroundings hold (near), that no evidence holds

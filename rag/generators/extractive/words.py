@@ -74,7 +74,6 @@ _CONCEPTS: tuple[tuple[str, ...], ...] = (
     ("choose", "chose", "chosen", "select", "selected"),
     ("write", "wrote", "written", "author"),
     ("important", "key", "main", "primary", "principal"),
-    ("data set", "dataset", "data frame", "data"),
     ("increase", "rise", "grow"),
     ("decrease", "fall", "decline", "reduce"),
 )
