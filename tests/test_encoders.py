@@ -16,7 +16,15 @@ import pytest
 from PIL import Image
 
 from rag import encoders
-from rag.encoders import MINILM, OPENAI_SMALL, OpenAIEmbeddings, OpenClipEncoder, image_encoder, normalised, text_encoder
+from rag.encoders import (
+    MINILM,
+    OPENAI_SMALL,
+    OpenAIEmbeddings,
+    OpenClipEncoder,
+    image_encoder,
+    normalised,
+    text_encoder,
+)
 from rag.errors import EncoderUnavailable
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -69,7 +77,7 @@ def test_masked_mean_by_hand() -> None:
     hidden = encoder._session.run(
         None,
         {
-            "input_ids": np.array([pieces + [0, 0]]),
+            "input_ids": np.array([[*pieces, 0, 0]]),
             "attention_mask": np.array([[1] * len(pieces) + [0, 0]]),
             "token_type_ids": np.zeros((1, len(pieces) + 2), dtype=np.int64),
         },
@@ -110,7 +118,9 @@ def test_loaded_once_by_many_threads() -> None:
 
 
 def test_normalised_leaves_zeros() -> None:
-    np.testing.assert_array_equal(normalised(np.array([[3.0, 4.0], [0.0, 0.0]])), np.array([[0.6, 0.8], [0, 0]], np.float32))
+    np.testing.assert_array_equal(
+        normalised(np.array([[3.0, 4.0], [0.0, 0.0]])), np.array([[0.6, 0.8], [0, 0]], np.float32)
+    )
 
 
 def test_damaged_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +159,9 @@ class ScriptedEmbeddings:
 
     def create(self, model: str, input: list[str]) -> SimpleNamespace:
         self.batches.append(input)
-        rows = [SimpleNamespace(index=i, embedding=[float(len(text)), 1.0] + [0.0] * 1534) for i, text in enumerate(input)]
+        rows = [
+            SimpleNamespace(index=i, embedding=[float(len(text)), 1.0] + [0.0] * 1534) for i, text in enumerate(input)
+        ]
         return SimpleNamespace(data=rows[::-1])
 
 
