@@ -1,7 +1,7 @@
 """Spending caps on the operator's keys: per session and per day (UTC), checked before a call is made.
 
-The dearest that a call can come to is set aside first and put right afterwards, so that calls that run at the same time can't pass a
-cap together. Sums live in memory: a restart begins anew.
+The dearest that a call can come to is set aside first and put right afterwards, so that calls that run at the same time
+can't pass a cap together. Sums live in memory: a restart begins anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """API keys: the operator's from the environment, a visitor's own in memory for as long as the session lives.
 
-A key is a ``Secret`` from the moment it is read: it shows itself in no ``repr``, format, log line, pickle or copy, and only the call
-that needs it reveals it. Nothing here writes anything anywhere.
+A key is a ``Secret`` from the moment it is read: it shows itself in no ``repr``, format, log line, pickle or copy, and
+only the call that needs it reveals it. Nothing here writes anything anywhere.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a call costs: image-token rules, estimates before a call, and the cost of the tokens that a provider reported.
 
-Prices are kept with each generator (``rag.generators.registry``). A rule for image tokens is the provider's own, as documented, and
-names its source; where there is none the number is unknown, and so is every sum that it is part of.
+Prices are kept with each generator (``rag.generators.registry``). A rule for image tokens is the provider's own, as
+documented, and names its source; where there is none the number is unknown, and so is every sum that it is part of.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class ImageRule:
 
 
 def _openai_tiles(base: int, tile: int) -> Callable[[int, int], int]:
-    """Fit into 2048 x 2048, then the shorter side to at most 768, then count 512 px tiles. Smaller images are not enlarged: the study
-    reports 275 more input tokens with an image on GPT-4o, while four tiles, the least after enlarging, would be 765."""
+    """Fit into 2048 x 2048, then the shorter side to at most 768, then count 512 px tiles. Smaller images are not
+    enlarged: the study reports 275 more input tokens with an image on GPT-4o, while four tiles, the least after
+    enlarging, would be 765."""
 
     def tokens(width: int, height: int) -> int:
         scale = min(Fraction(1), Fraction(2048, max(width, height)))
@@ -69,8 +70,8 @@ LLAMA_4_TILE_TOKENS = (LLAMA_4_TILE_PX // 14) ** 2 // 4
 
 
 def _llama_4(width: int, height: int) -> int:
-    """A canvas of at most 16 tiles: the one that enlarges least, else shrinks least, of equals the smallest. Each tile and its
-    separator, a tile of the whole where there are several, and three marks."""
+    """A canvas of at most 16 tiles: the one that enlarges least, else shrinks least, of equals the smallest. Each tile
+    and its separator, a tile of the whole where there are several, and three marks."""
     canvases = [
         (rows, columns)
         for rows in range(1, LLAMA_4_MAX_TILES + 1)
@@ -129,7 +130,8 @@ def image_rule(name: str) -> ImageRule | None:
 
 
 def image_tokens(prompt: Prompt, spec: GeneratorSpec) -> tuple[int, ...] | None:
-    """Tokens of each of the prompt's images on this generator, at the size it is sent with; ``None`` where no rule is known."""
+    """Tokens of each of the prompt's images on this generator, at the size it is sent with; ``None`` where no rule is
+    known."""
     if not prompt.images:
         return ()
     if not spec.vision:
@@ -142,14 +144,16 @@ def image_tokens(prompt: Prompt, spec: GeneratorSpec) -> tuple[int, ...] | None:
 
 @cache
 def default_counter() -> Counter:
-    """Word pieces by the embedded encoder's tokenizer; no provider's own, so every count made with it is an estimate."""
+    """Word pieces by the embedded encoder's tokenizer; no provider's own, so every count made with it is an
+    estimate."""
     from rag.encoders import text_encoder
 
     return text_encoder(COUNTING_ENCODER).count_tokens
 
 
 def cost_usd(spec: GeneratorSpec, input_tokens: int | None, output_tokens: int | None) -> float | None:
-    """Cost of one call, or ``None`` where a price or a count is unknown; a free generator costs 0 whatever it counts."""
+    """Cost of one call, or ``None`` where a price or a count is unknown; a free generator costs 0 whatever it
+    counts."""
     prices = (spec.usd_per_million_input, spec.usd_per_million_output)
     if prices == (0, 0):
         return 0.0

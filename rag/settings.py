@@ -1,21 +1,21 @@
 """Every ``FUSEBOX_*`` environment variable, declared and read in one place.
 
-========================  ==============================================================  ====================
-variable                  meaning                                                         default
-========================  ==============================================================  ====================
-FUSEBOX_CORPUS            folder of the corpus to open                                    assets/corpora/demo
-FUSEBOX_HOST              address to listen on                                            127.0.0.1
-FUSEBOX_PORT              port to listen on (GRADIO_SERVER_PORT is honoured too)          7860
-FUSEBOX_TEXT_ENCODER      id of the text encoder; must be the one the corpus was built    the corpus's own
-                          with
-FUSEBOX_CLIP_PRETRAINED   CLIP weights: laion2b_s34b_b79k or openai                       laion2b_s34b_b79k
-FUSEBOX_CLIP_WEIGHTS      a file with CLIP weights, instead of the cache or the hub       (none)
-FUSEBOX_CONCURRENCY       questions answered at the same time                             8
-FUSEBOX_ENDPOINTS         TOML file of OpenAI-compatible servers and prices               (none)
-FUSEBOX_VISITOR_KEYS      1 or 0: may visitors use their own keys                         1
+==========================  ==============================================================  ====================
+variable                    meaning                                                         default
+==========================  ==============================================================  ====================
+FUSEBOX_CORPUS              folder of the corpus to open                                    assets/corpora/demo
+FUSEBOX_HOST                address to listen on                                            127.0.0.1
+FUSEBOX_PORT                port to listen on (GRADIO_SERVER_PORT is honoured too)          7860
+FUSEBOX_TEXT_ENCODER        id of the text encoder; must be the one the corpus was built    the corpus's own
+                            with
+FUSEBOX_CLIP_PRETRAINED     CLIP weights: laion2b_s34b_b79k or openai                       laion2b_s34b_b79k
+FUSEBOX_CLIP_WEIGHTS        a file with CLIP weights, instead of the cache or the hub       (none)
+FUSEBOX_CONCURRENCY         questions answered at the same time                             8
+FUSEBOX_ENDPOINTS           TOML file of OpenAI-compatible servers and prices               (none)
+FUSEBOX_VISITOR_KEYS        1 or 0: may visitors use their own keys                         1
 FUSEBOX_BUDGET_USD_SESSION  most that one session may spend on the operator's keys        no cap
-FUSEBOX_BUDGET_USD_DAY    most that all may spend on them in one day (UTC)                no cap
-========================  ==============================================================  ====================
+FUSEBOX_BUDGET_USD_DAY      most that all may spend on them in one day (UTC)                no cap
+==========================  ==============================================================  ====================
 """
 
 from __future__ import annotations

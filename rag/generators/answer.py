@@ -24,8 +24,8 @@ def answer(
 ) -> Generator[Generation, None, None]:
     """The answer to ``sent`` as it grows; the last value has a ``finish``.
 
-    A failure of the generator is a value, not an exception: the evidence stays on the page. Once ``stopped`` is true, or when the
-    iterator is closed, the provider's request is aborted.
+    A failure of the generator is a value, not an exception: the evidence stays on the page. Once ``stopped`` is true,
+    or when the iterator is closed, the provider's request is aborted.
     """
     start = time.perf_counter()
     begun = generation = Generation(text="", estimate=pricing.estimate(sent, spec))

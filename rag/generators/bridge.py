@@ -1,8 +1,8 @@
 """An asynchronous stream as an ordinary iterator that can be stopped at any moment.
 
-The provider's client runs in a thread with an event loop of its own. Whenever nothing has come for ``TICK_S``, the iterator gives an
-empty ``Waiting``, so that whoever reads it gets to act on a Stop even while the provider is silent; closing the iterator cancels the
-task, which closes the connection and so aborts the provider's request.
+The provider's client runs in a thread with an event loop of its own. Whenever nothing has come for ``TICK_S``, the
+iterator gives an empty ``Waiting``, so that whoever reads it gets to act on a Stop even while the provider is silent;
+closing the iterator cancels the task, which closes the connection and so aborts the provider's request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rag.types import Finish, GeneratorEvent, Waiting
 TICK_S = 0.25
 
 CLOSE_S = 5.0
-"""How long closing waits for the connection to be gone; only a hanging name look-up takes longer, and it has no connection yet."""
+"""How long closing waits for the connection to be gone; only a hanging name look-up takes longer, and it has no
+connection yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Gemini, natively, through the package ``google-genai``. The package is imported when a call is made, not before.
 
-Tokens spent on thinking are billed as output: they are counted in ``output_tokens`` and shown apart as ``reasoning_tokens``.
+Tokens spent on thinking are billed as output: they are counted in ``output_tokens`` and shown apart as
+``reasoning_tokens``.
 """
 
 from __future__ import annotations

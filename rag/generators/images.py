@@ -18,7 +18,8 @@ _MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """The images that a provider takes: pixels on the longer side, bytes of the file, formats (as Pillow names them)."""
+    """The images that a provider takes: pixels on the longer side, bytes of the file, formats (as Pillow names
+    them)."""
 
     max_side: int = 2_048
     max_bytes: int = 5_000_000

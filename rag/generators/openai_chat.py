@@ -1,4 +1,5 @@
-"""The OpenAI protocol (chat completions, streamed) through the package ``openai``: OpenAI itself, DeepInfra, any compatible server.
+"""The OpenAI protocol (chat completions, streamed) through the package ``openai``: OpenAI itself, DeepInfra, any
+compatible server.
 
 The package is imported when a call is made, not before.
 """
@@ -72,7 +73,8 @@ class OpenAIWire:
         import openai
 
         secret = self._credential.secret
-        # The environment's organisation belongs to the operator's OpenAI account, which this call may have nothing to do with.
+        # The environment's organisation belongs to the operator's OpenAI account, which this call may have nothing to
+        # do with.
         headers: Any = {"OpenAI-Organization": openai.omit, "OpenAI-Project": openai.omit}
         async with (
             http_client(self._call) as http,

@@ -1,7 +1,7 @@
 """``GENERATORS``: name -> ``GeneratorSpec``. What a generator is, what it needs, and how to get one.
 
-The study's generators with the prices of its Table I, the embedded reader, and the operator's endpoints. The providers' own price
-pages were not read: an operator who knows newer prices puts them into the file of ``FUSEBOX_ENDPOINTS``.
+The study's generators with the prices of its Table I, the embedded reader, and the operator's endpoints. The providers'
+own price pages were not read: an operator who knows newer prices puts them into the file of ``FUSEBOX_ENDPOINTS``.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ PRICES_SOURCE = "the study, Table I (prices at the time of its experiments)"
 PRICES_READ = "2026-11-30"
 """The day on which Table I was read."""
 
-# Documented limits: OpenAI 50 MB a request, DeepInfra 20 MB an image, Gemini 7 MB a file sent inline; all three take PNG, JPEG and
-# WebP. OpenAI scales to 2,048 px itself.
+# Documented limits: OpenAI 50 MB a request, DeepInfra 20 MB an image, Gemini 7 MB a file sent inline; all three take
+# PNG, JPEG and WebP. OpenAI scales to 2,048 px itself.
 _FORMATS = frozenset({"PNG", "JPEG", "WEBP"})
 _OPENAI_IMAGES = ImageLimits(max_side=2_048, max_bytes=15_000_000, formats=_FORMATS)
 _DEEPINFRA_IMAGES = ImageLimits(max_side=2_048, max_bytes=15_000_000, formats=_FORMATS)

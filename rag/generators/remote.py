@@ -1,7 +1,7 @@
 """What all hosted generators have in common: images, tries, time-outs, and what the end of an answer means.
 
-A ``Wire`` speaks one protocol: it makes one call and gives pieces of text, token counts and the provider's finish reason. Everything else
-is here, so that both protocols fail in the same words.
+A ``Wire`` speaks one protocol: it makes one call and gives pieces of text, token counts and the provider's finish
+reason. Everything else is here, so that both protocols fail in the same words.
 """
 
 from __future__ import annotations
@@ -274,7 +274,8 @@ def token_count(value: Any) -> int | None:
 
 
 def runs(prompt: Prompt, with_images: bool) -> Iterator[str | int]:
-    """The user message as runs of text with the images, by number, at their place: after the segment that has their tag."""
+    """The user message as runs of text with the images, by number, at their place: after the segment that has their
+    tag."""
     text, number = "", 0
     for segment in prompt.segments:
         if segment.kind == "image":

@@ -1,7 +1,8 @@
 """When a failed call is made again, and what the person reads meanwhile and in the end.
 
-A provider's refusal (400, 401, 402, 403, 404, ...) is final; 429 and 5xx are tried again, after the time that the provider names or with
-exponential backoff and full jitter, as long as the whole stays under ``total_s``. Clock, sleep and chance are arguments.
+A provider's refusal (400, 401, 402, 403, 404, ...) is final; 429 and 5xx are tried again, after the time that the
+provider names or with exponential backoff and full jitter, as long as the whole stays under ``total_s``. Clock, sleep
+and chance are arguments.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a call failed. ``cause`` and ``remedy`` are clauses without a full stop; ``status`` is the HTTP status or 0."""
+    """Why a call failed. ``cause`` and ``remedy`` are clauses without a full stop; ``status`` is the HTTP status or
+    0."""
 
     cause: str
     remedy: str
@@ -133,7 +135,8 @@ def from_status(
 
 
 def retry_after_s(headers: Mapping[str, str], now: Callable[[], datetime] = _now) -> float | None:
-    """Seconds that ``retry-after-ms`` or ``Retry-After`` (a number or a date) asks for; ``None`` if neither can be read."""
+    """Seconds that ``retry-after-ms`` or ``Retry-After`` (a number or a date) asks for; ``None`` if neither can be
+    read."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         seconds = _number(headers.get(name, ""))
         if seconds is not None:

@@ -42,9 +42,10 @@ class Call:
 class GeneratorSpec:
     """One generator as the page lists it.
 
-    Prices are USD per million tokens, ``None`` is unknown; ``prices_read`` is the day they were read (ISO) and ``prices_source`` where.
-    ``image_rule`` names a rule of ``rag.pricing``, or is empty where none is known. ``key_env`` is the variable with the operator's
-    key, empty where no key is needed. ``maker`` builds the generator; callers use ``make``.
+    Prices are USD per million tokens, ``None`` is unknown; ``prices_read`` is the day they were read (ISO) and
+    ``prices_source`` where. ``image_rule`` names a rule of ``rag.pricing``, or is empty where none is known.
+    ``key_env`` is the variable with the operator's key, empty where no key is needed. ``maker`` builds the generator;
+    callers use ``make``.
     """
 
     name: str

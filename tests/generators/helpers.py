@@ -51,7 +51,9 @@ def prompt(question: str = "Where?", image: PromptImage | None = None) -> Prompt
         Segment("text", "[T1] (d, p. 1)\nParis is the capital.\n\n", "T1", "d_p001_c00"),
     ]
     if image is not None:
-        segments.append(Segment("captions", f"[{image.tag}] (figure, d, p. 1)\nCaption: A map.\n\n", image.tag, image.crop_id))
+        segments.append(
+            Segment("captions", f"[{image.tag}] (figure, d, p. 1)\nCaption: A map.\n\n", image.tag, image.crop_id)
+        )
         segments.append(Segment("image", image.file, image.tag, image.crop_id))
     segments.append(Segment("question", f"Question: {question}\n"))
     user = "".join(s.text for s in segments if s.kind not in ("instruction", "image"))
@@ -74,7 +76,9 @@ def crop(width: int, height: int) -> PromptImage:
     return PromptImage("V1", "d_p001_figure0", "crops/d_p001_figure0.png", "0" * 64, width, height)
 
 
-def call(time: FakeTime | None = None, image: bytes = b"", timeouts: Timeouts = QUICK, credential: Credential | None = None) -> Call:
+def call(
+    time: FakeTime | None = None, image: bytes = b"", timeouts: Timeouts = QUICK, credential: Credential | None = None
+) -> Call:
     return Call(credential or key(), lambda _image: image, (time or FakeTime()).policy(), timeouts)
 
 

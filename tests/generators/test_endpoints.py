@@ -57,7 +57,12 @@ def test_endpoints_follow_the_listed_generators(tmp_path: Path) -> None:
     loaded = endpoints.load(write(tmp_path, FULL), LISTED)
     assert list(loaded) == [*LISTED, "ours", "second"]
     ours = loaded["ours"]
-    assert (ours.label, ours.provider, ours.model, ours.base_url) == ("Our server", "Our server", "m-1", "https://llm.example/v1")
+    assert (ours.label, ours.provider, ours.model, ours.base_url) == (
+        "Our server",
+        "Our server",
+        "m-1",
+        "https://llm.example/v1",
+    )
     assert (ours.access, ours.vision, ours.needs, ours.key_env) == ("open", True, "a key: OUR_KEY", "OUR_KEY")
     assert (ours.usd_per_million_input, ours.usd_per_million_output, ours.prices_read) == (0.5, 1, "2026-05-01")
     assert (ours.image_rule, ours.max_output_tokens) == ("flat:1000", 64)
@@ -81,7 +86,7 @@ def test_the_registry_reads_the_file_that_the_variable_names(tmp_path: Path, mon
     assert list(GENERATORS) == list(LISTED)
     monkeypatch.setenv("FUSEBOX_ENDPOINTS", str(write(tmp_path, MINIMAL)))
     assert list(GENERATORS) == [*LISTED, "local"] and generator_named("local").model == "tiny"
-    with pytest.raises(UsageError, match="There is no generator 'nobody'; choose one of extractive, .*, local"):
+    with pytest.raises(UsageError, match=r"There is no generator 'nobody'; choose one of extractive, .*, local"):
         generator_named("nobody")
 
 

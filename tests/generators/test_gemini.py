@@ -21,7 +21,9 @@ from tests.generators.servers.base import PATIENCE_S, Gate, Hang, Reply, Request
 NAME = "gemini-3.1-flash-lite"
 
 
-def ask(*replies, time: FakeTime | None = None, timeouts: Timeouts = QUICK):  # noqa: ANN002, ANN201
+def ask(
+    *replies: Reply, time: FakeTime | None = None, timeouts: Timeouts = QUICK
+) -> tuple[str, list[str], Finish, list[Request]]:
     """What came of one question, and the requests it took."""
     with ScriptedServer(*replies) as server:
         text, waits, finish = told(at(NAME, server.url).make(call(time, timeouts=timeouts)).stream(prompt()))
@@ -67,7 +69,9 @@ def test_pixels_go_out_unchanged_at_their_place_and_their_digest_is_told() -> No
 
 def test_thinking_is_counted_as_output_shown_apart_and_not_part_of_the_text() -> None:
     counts = say.usage(120, 8, 40)
-    text, _, finish, _ = ask(stream(*events(say.text("Let me see.", thought=True), say.text("Paris [T1]"), say.end(counts=counts))))
+    text, _, finish, _ = ask(
+        stream(*events(say.text("Let me see.", thought=True), say.text("Paris [T1]"), say.end(counts=counts)))
+    )
     assert text == "Paris [T1]"
     assert finish == Finish(Usage(120, 48, 40, "reported"), "stop", reason="STOP")
 
@@ -95,7 +99,10 @@ def test_slow_first_byte_gives_signs_of_life_and_then_the_answer() -> None:
 
 
 def test_usage_in_every_chunk_counts_once_and_the_last_counts() -> None:
-    chunks = [say.text("Pa") | {"usageMetadata": say.usage(50, 1)}, say.text("ris", reason="STOP") | {"usageMetadata": say.usage(50, 2)}]
+    chunks = [
+        say.text("Pa") | {"usageMetadata": say.usage(50, 1)},
+        say.text("ris", reason="STOP") | {"usageMetadata": say.usage(50, 2)},
+    ]
     _, _, finish, _ = ask(stream(*events(*chunks)))
     assert finish.usage == Usage(50, 2, None, "reported")
 
@@ -124,7 +131,12 @@ def test_characters_split_across_network_pieces_come_whole() -> None:
 @pytest.mark.parametrize(
     ("reason", "content", "finish", "told_as"),
     [
-        ("MAX_TOKENS", "Paris is", "length", "Google cut the answer off at the limit of 2048 tokens (MAX_TOKENS); it is partial."),
+        (
+            "MAX_TOKENS",
+            "Paris is",
+            "length",
+            "Google cut the answer off at the limit of 2048 tokens (MAX_TOKENS); it is partial.",
+        ),
         ("MAX_TOKENS", "", "length", "before any answer came (MAX_TOKENS): 2,000 of them went into thinking."),
         ("SAFETY", "Paris is", "content_filter", "The content filter of Google ended the answer (SAFETY)"),
         ("SAFETY", "", "content_filter", "The content filter of Google withheld the answer (SAFETY)."),
@@ -209,11 +221,27 @@ BAD_KEY = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_K
 @pytest.mark.parametrize(
     ("reply", "cause", "remedy"),
     [
-        (say.error(400, "bad image", "INVALID_ARGUMENT"), "refused the request (400): bad image", "Change the question"),
-        (say.error(400, "API key not valid.", details=[BAD_KEY]), "refused the key (401)", "Check the key that you entered"),
+        (
+            say.error(400, "bad image", "INVALID_ARGUMENT"),
+            "refused the request (400): bad image",
+            "Change the question",
+        ),
+        (
+            say.error(400, "API key not valid.", details=[BAD_KEY]),
+            "refused the key (401)",
+            "Check the key that you entered",
+        ),
         (say.error(401), "refused the key (401)", "Check the key that you entered"),
-        (say.error(403, status="PERMISSION_DENIED"), f"does not allow this key to use the model {NAME} (403)", "Use a key that may"),
-        (say.error(404, "no such model"), f"does not know the model {NAME} at this address (404)", "Check the model's name"),
+        (
+            say.error(403, status="PERMISSION_DENIED"),
+            f"does not allow this key to use the model {NAME} (403)",
+            "Use a key that may",
+        ),
+        (
+            say.error(404, "no such model"),
+            f"does not know the model {NAME} at this address (404)",
+            "Check the model's name",
+        ),
         (say.error(307, location="http://127.0.0.1:1/"), "refused the request (307)", "Ask again"),
     ],
 )

@@ -17,7 +17,7 @@ from rag.errors import GeneratorError
 from rag.generators.images import ImageLimits
 from rag.generators.registry import LISTED
 from rag.generators.retry import retry_after_s
-from rag.generators.spec import Call, Timeouts
+from rag.generators.spec import Call, GeneratorSpec, Timeouts
 from rag.types import Delta, Finish, Sent, Usage, Waiting
 from tests.generators.helpers import KEY, QUICK, FakeTime, at, call, crop, key, picture, prompt, told, until_delta
 from tests.generators.servers import openai as say
@@ -26,11 +26,13 @@ from tests.generators.servers.base import PATIENCE_S, Gate, Hang, Reply, Request
 ESTIMATED = "estimated"
 
 
-def spec_at(server: ScriptedServer):  # noqa: ANN201
+def spec_at(server: ScriptedServer) -> GeneratorSpec:
     return at("gpt-4o-mini", f"{server.url}/v1")
 
 
-def ask(*replies, time: FakeTime | None = None, timeouts: Timeouts = QUICK):  # noqa: ANN002, ANN201
+def ask(
+    *replies: Reply, time: FakeTime | None = None, timeouts: Timeouts = QUICK
+) -> tuple[str, list[str], Finish, list[Request]]:
     """What came of one question, and the requests it took."""
     with ScriptedServer(*replies) as server:
         text, waits, finish = told(spec_at(server).make(call(time, timeouts=timeouts)).stream(prompt()))
@@ -77,7 +79,11 @@ def test_pixels_go_out_unchanged_at_their_place_and_their_digest_is_told() -> No
     assert picture_part["image_url"]["detail"] == "high"
     assert isinstance(sent, Sent) and len(sent.images) == 1
     assert sent.images[0].sha256 == hashlib.sha256(pixels).hexdigest()
-    assert (sent.images[0].crop_id, sent.images[0].bytes, sent.images[0].reencoded) == (image.crop_id, len(pixels), False)
+    assert (sent.images[0].crop_id, sent.images[0].bytes, sent.images[0].reencoded) == (
+        image.crop_id,
+        len(pixels),
+        False,
+    )
 
 
 def test_pixels_over_the_limits_are_reencoded_and_the_digest_is_of_the_bytes_that_went_out() -> None:
@@ -117,7 +123,9 @@ def test_text_usage_and_reason_come_through() -> None:
 
 def test_first_piece_is_there_before_the_last_is_sent() -> None:
     gate = Gate()
-    reply = stream(*say.pieces(say.text("Pa")), gate, *say.pieces(say.text("ris"), say.end(), say.usage(9, 2)), say.DONE)
+    reply = stream(
+        *say.pieces(say.text("Pa")), gate, *say.pieces(say.text("ris"), say.end(), say.usage(9, 2)), say.DONE
+    )
     with ScriptedServer(reply) as server:
         seen = spec_at(server).make(call()).stream(prompt())
         assert until_delta(seen) == Delta("Pa")
@@ -137,9 +145,7 @@ def test_slow_first_byte_gives_signs_of_life_and_then_the_answer() -> None:
         assert told(seen)[0] == "Paris [T1]"
 
 
-@pytest.mark.parametrize(
-    "counts", [(), (say.chunk(usage=None),)], ids=["no usage at all", "usage is null"]
-)
+@pytest.mark.parametrize("counts", [(), (say.chunk(usage=None),)], ids=["no usage at all", "usage is null"])
 def test_missing_usage_is_an_estimate_and_never_zero(counts: tuple) -> None:
     _, _, finish, _ = ask(stream(*say.pieces(say.text("Paris is it"), say.end(), *counts), say.DONE))
     assert finish.finish == "stop"
@@ -156,7 +162,10 @@ def test_a_count_that_is_no_count_is_unknown(bad: object) -> None:
 
 
 def test_usage_in_every_chunk_counts_once() -> None:
-    running = [say.text("Pa") | {"usage": say.usage(50, 1)["usage"]}, say.text("ris") | {"usage": say.usage(50, 2)["usage"]}]
+    running = [
+        say.text("Pa") | {"usage": say.usage(50, 1)["usage"]},
+        say.text("ris") | {"usage": say.usage(50, 2)["usage"]},
+    ]
     _, _, finish, _ = ask(stream(*say.pieces(*running, say.end() | {"usage": say.usage(50, 2)["usage"]}), say.DONE))
     assert finish.usage == Usage(50, 2, None, "reported")
 
@@ -169,7 +178,10 @@ def test_characters_split_across_network_pieces_come_whole() -> None:
 
 
 def test_a_character_split_across_two_chunks_comes_whole() -> None:
-    halves = [rb'data: {"id":"1","choices":[{"index":0,"delta":{"content":"%s"}}]}' % half + b"\n\n" for half in (rb"a\ud83d", rb"\ude00b")]
+    halves = [
+        rb'data: {"id":"1","choices":[{"index":0,"delta":{"content":"%s"}}]}' % half + b"\n\n"
+        for half in (rb"a\ud83d", rb"\ude00b")
+    ]
     text, _, _, _ = ask(stream(*halves, *say.pieces(say.end(), say.usage(9, 2)), say.DONE))
     assert text == "a😀b"
 
@@ -182,7 +194,9 @@ def test_half_a_character_that_never_gets_its_other_half_is_replaced() -> None:
 
 def test_comments_and_empty_deltas_between_events_are_passed_over() -> None:
     odd = say.chunk(choices=[{"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}])
-    text, _, finish, _ = ask(stream(b": ping\n\n", *say.pieces(odd, say.text(""), say.text("Yes"), say.end(), say.usage(3, 1)), say.DONE))
+    text, _, finish, _ = ask(
+        stream(b": ping\n\n", *say.pieces(odd, say.text(""), say.text("Yes"), say.end(), say.usage(3, 1)), say.DONE)
+    )
     assert (text, finish.finish) == ("Yes", "stop")
 
 
@@ -194,7 +208,12 @@ def test_comments_and_empty_deltas_between_events_are_passed_over() -> None:
     [
         ("length", "Paris is", "length", "cut the answer off at the limit of 512 tokens (length); it is partial"),
         ("length", "", "length", "before any answer came (length): 500 of them went into thinking"),
-        ("content_filter", "Paris is", "content_filter", "ended the answer (content_filter); what there is of it is partial"),
+        (
+            "content_filter",
+            "Paris is",
+            "content_filter",
+            "ended the answer (content_filter); what there is of it is partial",
+        ),
         ("content_filter", "", "content_filter", "withheld the answer (content_filter)"),
     ],
 )
@@ -268,7 +287,9 @@ def test_a_server_that_does_not_keep_the_limit_is_cut_off() -> None:
     ],
 )
 def test_junk_instead_of_chunks_is_told_as_such(junk: bytes) -> None:
-    text, _, end, requests = ask(stream(*say.pieces(say.text("Pa")), junk, *say.pieces(say.text("ris"), say.end()), say.DONE))
+    text, _, end, requests = ask(
+        stream(*say.pieces(say.text("Pa")), junk, *say.pieces(say.text("ris"), say.end()), say.DONE)
+    )
     assert end.finish == "error", (text, end)
     assert "OpenAI sent something that is not of its protocol" in end.error
     assert (text, len(requests)) == ("Pa", 1)
@@ -332,7 +353,9 @@ def test_four_tries_are_all() -> None:
 
 def test_retry_after_is_kept_to() -> None:
     time = FakeTime()
-    *_, end, requests = ask(say.error(429, retry_after="7"), say.error(429, retry_after_ms="250"), say.answer(), time=time)
+    *_, end, requests = ask(
+        say.error(429, retry_after="7"), say.error(429, retry_after_ms="250"), say.answer(), time=time
+    )
     assert (time.slept, end.finish, len(requests)) == ([7.0, 0.25], "stop", 3)
 
 
@@ -351,7 +374,9 @@ def test_retry_after_may_be_a_date() -> None:
     header = format_datetime(now + timedelta(seconds=9), usegmt=True)
     assert retry_after_s({"retry-after": header}, lambda: now) == 9.0
     assert retry_after_s({"retry-after": header}, lambda: now + timedelta(hours=1)) == 0.0
-    assert [retry_after_s({"retry-after": text}, lambda: now) for text in ("soon", "-1", "nan", "inf", "")] == [None] * 5
+    assert [retry_after_s({"retry-after": text}, lambda: now) for text in ("soon", "-1", "nan", "inf", "")] == [
+        None
+    ] * 5
 
 
 def test_jitter_shortens_a_wait_by_half_at_most() -> None:
@@ -449,7 +474,9 @@ async def _never(_seconds: float) -> None:
 
 def test_a_missing_key_names_the_variable_and_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(GeneratorError, match=r"GPT-4o needs a key for OpenAI: set OPENAI_API_KEY .* or enter your own key"):
+    with pytest.raises(
+        GeneratorError, match=r"GPT-4o needs a key for OpenAI: set OPENAI_API_KEY .* or enter your own key"
+    ):
         LISTED["gpt-4o"].make()
 
 
@@ -464,7 +491,9 @@ def test_two_keys_at_once_each_reach_the_server_with_their_own() -> None:
 
     with ScriptedServer(reply) as server, ThreadPoolExecutor(2) as pool:
         answers = [
-            pool.submit(lambda c: told(spec_at(server).make(call(credential=c)).stream(prompt()))[0], key(f"key-of-{who}"))
+            pool.submit(
+                lambda c: told(spec_at(server).make(call(credential=c)).stream(prompt()))[0], key(f"key-of-{who}")
+            )
             for who in ("one", "two")
         ]
         for gate in gates.values():

@@ -200,8 +200,12 @@ def test_registry_and_estimates_import_no_providers_package() -> None:
         "import sys, rag.generators.registry as r, rag.pipeline; list(r.GENERATORS.values());"
         "print([m for m in ('openai', 'google.genai', 'httpx2', 'torch') if m in sys.modules])"
     )
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).resolve().parents[2], check=False
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).resolve().parents[2],
+        check=False,
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
@@ -209,10 +213,14 @@ def test_registry_and_estimates_import_no_providers_package() -> None:
 def test_a_real_tokenizer_survives_special_tokens_in_the_text() -> None:
     asked = prompt("What is <|endoftext|> [CLS] [SEP] <|image|>?")
     told = pricing.estimate(asked, LISTED["gpt-4o"])
-    assert told.input_tokens is not None and told.input_tokens > pricing.estimate(prompt(""), LISTED["gpt-4o"]).text_tokens
+    assert (
+        told.input_tokens is not None and told.input_tokens > pricing.estimate(prompt(""), LISTED["gpt-4o"]).text_tokens
+    )
 
 
 def test_usage_says_that_thinking_is_part_of_the_output() -> None:
     gemini = LISTED["gemini-3.1-flash-lite"]
     usage = Usage(1_000, 50, 40, "reported")
-    assert pricing.cost_usd(gemini, usage.input_tokens, usage.output_tokens) == pytest.approx((1_000 * 0.1 + 50 * 0.4) / 1e6)
+    assert pricing.cost_usd(gemini, usage.input_tokens, usage.output_tokens) == pytest.approx(
+        (1_000 * 0.1 + 50 * 0.4) / 1e6
+    )

@@ -22,7 +22,11 @@ def end(reason: str = "stop") -> dict[str, Any]:
 
 
 def usage(prompt: int, completion: int, reasoning: int | None = None) -> dict[str, Any]:
-    counts: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+    counts: dict[str, Any] = {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+    }
     if reasoning is not None:
         counts["completion_tokens_details"] = {"reasoning_tokens": reasoning}
     return chunk(usage=counts)
