@@ -70,7 +70,11 @@ def test_no_question_gives_its_modality_away() -> None:
 def test_several_multihop_questions_cross_documents() -> None:
     documents = [{source.rsplit("_p", 1)[0] for source in _sources(e)} for name, e in ALL if name == "demo_multihop"]
     assert sum(len(names) > 1 for names in documents) >= 4
-    assert all(len(_sources(e)) == 2 and "; " in e["answer"] or "against" in e["answer"] for n, e in ALL if n == "demo_multihop")
+    assert all(
+        (len(_sources(e)) == 2 and "; " in e["answer"]) or "against" in e["answer"]
+        for n, e in ALL
+        if n == "demo_multihop"
+    )
 
 
 def test_sources_exist(corpus: Corpus) -> None:

@@ -1,10 +1,13 @@
 """The embedded extractive reader: no key, no network, deterministic.
 
-    words      stems, stop words, other names of the same thing
-    questions  what is asked: kind of answer, content words, parts
-    evidence   the prompt's evidence in sentences, facts, table rows, labels
-    spans      what an answer of each kind looks like
-    reader     the best unit, the shortest answer in it, or the abstention
+words      stems, stop words, other names of the same thing
+questions  what is asked: kind of answer, content words, parts
+evidence   the prompt's evidence in sentences, facts, table rows, labels
+rows       table rows and the labels of drawings
+matching   which unit fits the question
+extraction the shortest answer in a unit, with spans (sentences) and cells (rows)
+comparisons  questions about two things at once
+reader     the parts' answers put together, or the abstention
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ import re
 from collections.abc import Iterator
 
 from rag.encoders import text_encoder
-from rag.generators.extractive.reader import Answer, Reading, read
+from rag.generators.extractive.questions import Answer
+from rag.generators.extractive.reader import Reading, read
 from rag.types import Delta, Finish, Prompt, Usage
 
 __all__ = ["Answer", "ExtractiveReader", "Reading", "read"]

@@ -42,7 +42,9 @@ def winner(rows: Sequence[Sequence[Cell]], question: Question) -> tuple[int, str
     column = max(gains, key=lambda name: gains[name], default="")
     if not column or not gains[column]:
         return None
-    values = [(_number(cell.value), i, cell) for i, cells in enumerate(rows) for cell in cells[1:] if cell.column == column]
+    values = [
+        (_number(cell.value), i, cell) for i, cells in enumerate(rows) for cell in cells[1:] if cell.column == column
+    ]
     numbers = [(value, i, cell) for value, i, cell in values if value is not None]
     if len(numbers) < 2:
         return None

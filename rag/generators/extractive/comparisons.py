@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from rag.generators.extractive.questions import MAX_CHARS, Kind, Question, analyse
+from rag.generators.extractive.questions import MAX_CHARS, Answer, Kind, Question, analyse
 from rag.generators.extractive.words import index
 
 _COMPARISON = re.compile(
@@ -19,18 +19,15 @@ _BOTH = re.compile(
     rf"\A(?i:is|are|was|were|do|does|did|have|has|can) (?=.*\bboth\b)(?:both )?(?:the \w+ )?(?P<one>{_NAME}),? and (?P<other>{_NAME}) "
     r"(?P<rest>.+?)\s*\??\Z"
 )
-_LEAST = frozenset("fewer fewest less lower lowest smaller smallest younger youngest shorter earlier first sooner".split())
+_LEAST = frozenset(
+    "fewer fewest less lower lowest smaller smallest younger youngest shorter earlier first sooner".split()
+)
 _DATED = frozenset("later latest earlier first sooner older oldest younger youngest".split())
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to one part: its words, its tag and the estimated probability that the evidence answers it."""
-
-    text: str
-    tag: str
-    score: float
+MAX_WORDS = 6
+"""A longer reply is a sentence, not a value to compare."""
 
 
 def answers(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, ...]:
@@ -45,7 +42,7 @@ def answers(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, .
 
 
 def _larger(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, ...]:
-    """"Which has more subjects, A or B?": the two values, the winner first."""
+    """ "Which has more subjects, A or B?": the two values, the winner first."""
     match = _COMPARISON.search(question)
     if not match:
         return ()
@@ -63,7 +60,7 @@ def _larger(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, .
 
 
 def _both(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, ...]:
-    """"Are A and B both ...?": yes where what is said of each of them holds the rest of the question."""
+    """ "Are A and B both ...?": yes where what is said of each of them holds the rest of the question."""
     match = _BOTH.search(question)
     if not match:
         return ()
@@ -73,7 +70,3 @@ def _both(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, ...
     holding = all(term.in_(index(reply.text)) for reply in replies for term in wanted)
     first, second = replies
     return (replace(first, text=f"{'Yes' if holding else 'No'}: {first.text}"), second)
-
-
-MAX_WORDS = 6
-"""A longer reply is a sentence, not a value to compare."""

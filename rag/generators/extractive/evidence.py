@@ -19,7 +19,8 @@ _READ_OFF = re.compile(r"^(?:Read off|No caption; it reads):[ \t]*", re.M)
 _CAPTION = re.compile(r"^Caption:[ \t]*", re.M)
 _PAGE = re.compile(r",?\s*p\.\s*\d+")
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|et al|vs|cf|etc|figs?|tabs?|eqs?|sec|no|nos|dr|prof|st|approx|resp|ca|vol|pp|p|f)|(?-i:\b[A-Z]))\.$", re.I
+    r"(?:\b(?:e\.g|i\.e|et al|vs|cf|etc|figs?|tabs?|eqs?|sec|no|nos|dr|prof|st|approx|resp|ca|vol|pp|p|f)|(?-i:\b[A-Z]))\.$",
+    re.I,
 )
 _BREAK = re.compile(
     r"(?<=[.!?])[\"')\]\u201d]?\s+(?=[\"'(\[\u201c\u2018]?[A-Z0-9\u2022])"
@@ -105,7 +106,7 @@ def _opened(segment: Segment) -> tuple[str, str]:
     """A tagged segment's source and body."""
     header = _HEADER.match(segment.text)
     body = _TAG_LOOKALIKE.sub("(", segment.text[header.end() if header else 0 :])
-    return (header[1] or "" if header else "", body)
+    return ((header[1] or "") if header else "", body)
 
 
 def _overlap(left: str, right: str) -> int:
@@ -179,7 +180,9 @@ def _crop_units(segment: Segment) -> Iterator[Unit]:
 
 def _read_off(tag: str, text: str, context: str) -> Iterator[Unit]:
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
-    title, columns, plain = "", (), []
+    title = ""
+    columns: tuple[str, ...] = ()
+    plain: list[str] = []
     for line in lines:
         cells = row_of(line, columns)
         if cells:

@@ -20,36 +20,46 @@ _MEASURES = (
 )
 
 # The first pattern that is found decides. Patterns are searched in the lower-cased question.
-KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern))
-    for kind, pattern in (
-        ("count", r"\bhow many\b|\bwhat (?:is|was|were|are)? ?(?:the )?(?:total )?number of\b"),
-        ("percent", r"\b(?:what|which) (?:\w+ )?(?:percent(?:age)?|proportion|fraction|share)\b|\bhow many percent\b"
-                    r"|\bwhat (?:is|was) the (?:\w+ ){0,2}(?:percentage|proportion|fraction)\b"),
-        ("p_value", r"\bp[- ]?values?\b"),
-        ("interval", r"\bconfidence (?:interval|limits)|\b95 ?% ci\b|\binterquartile|\biqr\b"
-                     r"|\b(?:what|which) (?:\w+ )?(?:range|interval)\b"),
-        ("year", r"\b(?:what|which) year\b|^when\b|\bin what year\b"),
-        ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
-        ("why", r"\bwhy\b|\b(?:what|which) (?:is|was|were|are)? ?(?:the )?(?:reason|purpose|motivation)"),
-        ("who", r"(?:^|, |\band )(?:by |to |from )?who(?:se|m)?\b|\b(?:what|which) (?:author|researcher|person)s?\b"),
-        ("amount", r"\b(?:what|which) (?:(?:is|was|were|are|did|does)\b )?(?:the |an? )?(?:[\w.()'%/-]+ ){0,4}?(?:" + _MEASURES + r")s?\b"
-                   r"(?= (?:of|for|in|at|on|from|among|to|is|was|were|does|did|when|with|per|between|associated|assigned|after|used|"
-                   r"reported|estimated|if|by|under|needed|required)\b|\?|,|$)"),
-        ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()-]+(?: [\w.()-]+)?\??$|\b(?:mean|meant|stand) (?:by|for)\b|\bdefin"),
-        ("open", r"\bhow\b"),
-        ("yes_no", r"^(?!.*\bwh(?:at|ich|o)\b)(?:.*, )?(?:is|are|was|were|do|does|did|can|could|has|have|had|should|will|would|must)\b"),
-        ("name", r"\b(?:what|which)\b"),
-    )
+KINDS: tuple[tuple[Kind, str], ...] = (
+    ("count", r"\bhow many\b|\bwhat (?:is|was|were|are)? ?(?:the )?(?:total )?number of\b"),
+    ("percent", r"\b(?:what|which) (?:\w+ )?(?:percent(?:age)?|proportion|fraction|share)\b|\bhow many percent\b"
+                r"|\bwhat (?:is|was) the (?:\w+ ){0,2}(?:percentage|proportion|fraction)\b"),
+    ("p_value", r"\bp[- ]?values?\b"),
+    ("interval", r"\bconfidence (?:interval|limits)|\b95 ?% ci\b|\binterquartile|\biqr\b"
+                 r"|\b(?:what|which) (?:\w+ )?(?:range|interval)\b"),
+    ("year", r"\b(?:what|which) year\b|^when\b|\bin what year\b"),
+    ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
+    ("why", r"\bwhy\b|\b(?:what|which) (?:is|was|were|are)? ?(?:the )?(?:reason|purpose|motivation)"),
+    ("who", r"(?:^|, |\band )(?:by |to |from )?who(?:se|m)?\b|\b(?:what|which) (?:author|researcher|person)s?\b"),
+    ("amount", r"\b(?:what|which) (?:(?:is|was|were|are|did|does)\b )?(?:the |an? )?(?:[\w.()'%/-]+ ){0,4}?(?:" + _MEASURES + r")s?\b"
+               r"(?= (?:of|for|in|at|on|from|among|to|is|was|were|does|did|when|with|per|between|associated|assigned|after|used|"
+               r"reported|estimated|if|by|under|needed|required)\b|\?|,|$)"),
+    ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()-]+(?: [\w.()-]+)?\??$|\b(?:mean|meant|stand) (?:by|for)\b|\bdefin"),
+    ("open", r"\bhow\b"),
+    ("yes_no", r"^(?!.*\bwh(?:at|ich|o)\b)(?:.*, )?(?:is|are|was|were|do|does|did|can|could|has|have|had|should|will|would|must)\b"),
+    ("name", r"\b(?:what|which)\b"),
 )  # fmt: skip
+_KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple((kind, re.compile(pattern)) for kind, pattern in KINDS)
 
 NUMERIC: frozenset[Kind] = frozenset({"count", "percent", "p_value", "interval", "year", "amount"})
 
-_SPLIT = re.compile(r",?\s+(?:and|or|but)\s+(?=(?:(?:in|of|for|at|by|to|on|with|from|under)\s+)?(?:what|which|how|who|when|where|why)\b)", re.I)
+_SPLIT = re.compile(
+    r",?\s+(?:and|or|but)\s+(?=(?:(?:in|of|for|at|by|to|on|with|from|under)\s+)?(?:what|which|how|who|when|where|why)\b)",
+    re.I,
+)
+_ASKING = frozenset({"which", "what", "many", "much", "whose"})
+# Of "which company" the evidence says "Genentech, Inc.", not "company"; of "in which year" it says "1986".
+_CATEGORIES: frozenset[Kind] = frozenset({"name", "who", "year", "percent", "p_value", "interval"})
+MAX_FOCUS = 3
+_PRONOUN = re.compile(r"\b(?:it|its|they|their|them|this|these|those|the (?:corresponding|same|other))\b", re.I)
+OWN_TERMS = 3
+"""A later part with fewer content words leans on the first part."""
 _WH = re.compile(r"\b(?:what|which|how|who|whom|whose|when|where|why)\b", re.I)
 _SUPERLATIVE = re.compile(r"\b(largest|highest|greatest|biggest|most|longest|maximum|best|oldest|strongest|smallest|lowest|least|"
                           r"fewest|shortest|minimum|worst|youngest|weakest)\b", re.I)  # fmt: skip
-_COMPARED = frozenset("largest highest greatest biggest longest oldest strongest smallest lowest fewest shortest youngest weakest".split())
+_COMPARED = frozenset(
+    "largest highest greatest biggest longest oldest strongest smallest lowest fewest shortest youngest weakest".split()
+)
 _LEAST = frozenset("smallest lowest least fewest shortest minimum worst youngest weakest".split())
 # Words that say little about which evidence is meant: a missing one costs less.
 _WEAK = frozenset(
@@ -74,7 +84,7 @@ class Term:
     """A content word or phrase of the question, with the wordings that count as the same; ``weight`` is its say, an ``anchor``
     is a name or number, a ``category`` says what sort of thing is asked for ("which company")."""
 
-    alternatives: frozenset[tuple[str, ...]]
+    alternatives: frozenset[Phrase]
     weight: float
     anchor: bool
     category: bool = False
@@ -96,6 +106,15 @@ class Question:
     superlative: Literal["", "most", "least"]
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to one part: its words, its tag and the estimated probability that the evidence answers it."""
+
+    text: str
+    tag: str
+    score: float
+
+
 def parts(text: str) -> tuple[Question, ...]:
     """The question's parts: "What is X, and how many Y ...?" has two. A part that leans on the one before it ("... and what
     is its standard error?") takes over that one's words at half weight."""
@@ -108,10 +127,6 @@ def parts(text: str) -> tuple[Question, ...]:
     return tuple(part for part in found if part.terms) or (analyse(text),)
 
 
-_PRONOUN = re.compile(r"\b(?:it|its|they|their|them|this|these|those|the (?:corresponding|same|other))\b", re.I)
-OWN_TERMS = 3
-
-
 def _lead(piece: str) -> str:
     """The setting before the question word ("In the study of gum, what ..."): it holds for every part."""
     wh = _WH.search(piece)
@@ -121,22 +136,22 @@ def _lead(piece: str) -> str:
 def analyse(text: str, setting: str = "") -> Question:
     """One part of a question; ``setting`` adds its words at half weight."""
     lowered = text.lower()
-    kind = next((kind for kind, pattern in KINDS if pattern.search(lowered)), "open")
+    kind: Kind = next((kind for kind, pattern in _KINDS if pattern.search(lowered)), "open")
     words = tokens(text)
     superlative = _SUPERLATIVE.search(text)
     direction: Literal["", "most", "least"] = ""
     if superlative:
         direction = "least" if superlative.group().lower() in _LEAST else "most"
     focus = _focus(words)
-    own = [replace(t, weight=t.weight / 2, category=True) if kind in _CATEGORIES and _is_category(t, focus) else t for t in _terms(words)]
+    own = [_as_category(t) if kind in _CATEGORIES and _is_category(t, focus) else t for t in _terms(words)]
     known = {alternative for term in own for alternative in term.alternatives}
     extra = [Term(t.alternatives, t.weight / 2, False) for t in _terms(tokens(setting)) if not t.alternatives & known]
     numbers = frozenset(token.stem for token in (*words, *tokens(setting)) if token.is_number)
     return Question(text, kind, (*own, *extra), numbers, focus, direction)
 
 
-# Of "which company" the evidence says "Genentech, Inc.", not "company"; of "in which year" it says "1986".
-_CATEGORIES: frozenset[Kind] = frozenset({"name", "who", "year", "percent", "p_value", "interval"})
+def _as_category(term: Term) -> Term:
+    return replace(term, weight=term.weight / 2, category=True)
 
 
 def _is_category(term: Term, focus: Phrase) -> bool:
@@ -148,26 +163,25 @@ def _focus(words: tuple[Token, ...]) -> Phrase:
     start = next((i + 1 for i, word in enumerate(words) if word.text.lower() in _ASKING), len(words))
     found: list[str] = []
     for word in words[start : start + 7]:
-        if word.stem in STOP_STEMS and word.stem not in CONNECTED:
+        if word.stem in STOP_STEMS:
             if found:
                 break
             continue
         found.append(word.stem)
-        if len(found) == 3:
+        if len(found) == MAX_FOCUS:
             break
     return tuple(found)
 
 
-_ASKING = frozenset({"which", "what", "many", "much", "whose"})
-CONNECTED = frozenset({"first", "last"})
-
-
 def _terms(words: tuple[Token, ...]) -> list[Term]:
     terms: list[Term] = []
-    seen: set[frozenset[tuple[str, ...]]] = set()
+    seen: set[frozenset[Phrase]] = set()
     i = 0
     while i < len(words):
-        phrase = next((p for n in range(LONGEST_CONCEPT, 0, -1) if (p := tuple(w.stem for w in words[i : i + n])) in CONCEPTS), None)
+        phrase = next(
+            (p for n in range(LONGEST_CONCEPT, 0, -1) if (p := tuple(w.stem for w in words[i : i + n])) in CONCEPTS),
+            None,
+        )
         word = words[i]
         if phrase is not None and (len(phrase) > 1 or len(word.stem) > 1 or word.text.isupper()) and phrase != ("or",):
             alternatives, step = CONCEPTS[phrase], len(phrase)

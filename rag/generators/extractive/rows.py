@@ -11,7 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _CELL = re.compile(r"\A(.*?\S)\s*:\s+(\S.*)\Z", re.S)
-_NUMERIC = r"(?:[<>\u2264\u2265]\s?)?[-\u2212\u2013+]?(?:\d[\d.,]*|\.\d+)(?:e[-+\u2212]?\d+)?%?(?:\s?\([^()]*\d[^()]*\))?|NA|NaN|-?Inf|NULL|TRUE|FALSE"
+_NUMERIC = (
+    r"(?:[<>\u2264\u2265]\s?)?[-\u2212\u2013+]?(?:\d[\d.,]*|\.\d+)(?:e[-+\u2212]?\d+)?%?(?:\s?\([^()]*\d[^()]*\))?"
+    r"|NA|NaN|-?Inf|NULL|TRUE|FALSE"
+)
 _VALUE_THEN_LABEL = re.compile(rf"\A((?:{_NUMERIC})(?:\s\*{{1,3}}|\s\.)?)\s+(\S.*)\Z")
 _SENTENCE_END = re.compile(r"[.:;?!]\s+(?=\S+(?:\s\S+){0,5}\Z)")
 _ITEM = re.compile(

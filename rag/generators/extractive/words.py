@@ -83,7 +83,9 @@ _SUFFIXES: tuple[tuple[str, str], ...] = (
     ("iveness", "ive"), ("fulness", "ful"), ("ically", "ic"), ("ments", "ment"), ("ings", ""), ("edly", ""), ("ions", ""),
     ("ies", "y"), ("ing", ""), ("ion", ""), ("ied", "y"), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""),
 )  # fmt: skip
-_KEEP = frozenset({"analysis", "basis", "this", "hypothesis", "diagnosis", "species", "series", "status", "bias", "less", "class"})
+_KEEP = frozenset(
+    {"analysis", "basis", "this", "hypothesis", "diagnosis", "species", "series", "status", "bias", "less", "class"}
+)
 
 
 @dataclass(frozen=True, slots=True)
