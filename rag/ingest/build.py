@@ -43,6 +43,8 @@ PAGES_PER_TASK = 4
 MAX_STEM_CHARS = 100
 _WEBP_MAX_SIDE = 16_383
 _TEXT_SUFFIXES = (".jsonl", ".jsonl.gz")
+# What MuPDF, the layout model and Pillow raise on a page they can't make sense of; one page must not cost the document.
+_PAGE_FAULTS = (RuntimeError, ValueError, OSError, MemoryError, ArithmeticError, LookupError)
 _SPAWN = multiprocessing.get_context("spawn")  # threads of onnxruntime and faiss don't survive a fork
 
 
@@ -83,6 +85,9 @@ class _Rows:
     chunks: tuple[Chunk, ...] = ()
     crops: tuple[Crop, ...] = ()
     note: str = ""
+
+
+_Read = Callable[[_Task], "list[_Rows | str]"]
 
 
 def ingest(
@@ -299,39 +304,40 @@ class _Reader:
                 self._progress(f"read {done:,} of {total:,} pages")
 
 
-def _in_processes(tasks: Sequence[_Task], workers: int) -> Iterator[_Rows | str]:
+def _in_processes(tasks: Sequence[_Task], workers: int, read: _Read | None = None) -> Iterator[_Rows | str]:
     """The pages of all tasks in order, read by worker processes. A page that kills its worker is tried once more
     alone, and then left out."""
+    read = read or _read_task
     pending = list(tasks)
     while pending:
         with ProcessPoolExecutor(workers, mp_context=_SPAWN) as pool:
             done = 0
             try:
-                for results in _ahead(pool, pending, 2 * workers):
+                for results in _ahead(pool, read, pending, 2 * workers):
                     yield from results
                     done += 1
             except BrokenProcessPool:
                 pass
         pending = pending[done:]
         if pending:
-            yield from _one_by_one(pending.pop(0))
+            yield from _one_by_one(pending.pop(0), read)
 
 
-def _ahead(pool: ProcessPoolExecutor, tasks: Iterable[_Task], ahead: int) -> Iterator[list[_Rows | str]]:
+def _ahead(pool: ProcessPoolExecutor, read: _Read, tasks: Iterable[_Task], ahead: int) -> Iterator[list[_Rows | str]]:
     """Results in order, with only a few tasks handed out at a time, so that results don't pile up."""
     source = iter(tasks)
-    waiting: list[Future[list[_Rows | str]]] = [pool.submit(_read_task, task) for task in islice(source, ahead)]
+    waiting: list[Future[list[_Rows | str]]] = [pool.submit(read, task) for task in islice(source, ahead)]
     while waiting:
         yield waiting.pop(0).result()
-        waiting += [pool.submit(_read_task, task) for task in islice(source, 1)]
+        waiting += [pool.submit(read, task) for task in islice(source, 1)]
 
 
-def _one_by_one(task: _Task) -> Iterator[_Rows | str]:
+def _one_by_one(task: _Task, read: _Read) -> Iterator[_Rows | str]:
     for number in task.pages:
         single = _Task(task.path, task.document, (number,), task.images)
         with ProcessPoolExecutor(1, mp_context=_SPAWN) as pool:
             try:
-                yield from pool.submit(_read_task, single).result()
+                yield from pool.submit(read, single).result()
             except BrokenProcessPool:
                 yield f"page {number + 1} of {task.document} could not be read (its reader died) and was left out."
 
@@ -359,8 +365,9 @@ def _read_task(task: _Task) -> list[_Rows | str]:
             results.append(_rows(page, content, Path(task.images)))
         except DocumentError as error:
             results.append(str(error))
-        except RuntimeError as error:  # MuPDF's errors
-            results.append(f"page {number + 1} of {task.document} is damaged and was left out ({error}).")
+        except _PAGE_FAULTS as error:
+            fault = f"{type(error).__name__}: {error}"
+            results.append(f"page {number + 1} of {task.document} is damaged and was left out ({fault}).")
     return results
 
 

@@ -1,0 +1,265 @@
+"""Documents in, a corpus folder out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pymupdf
+import pytest
+
+from rag.corpus import check_corpus, open_corpus
+from rag.errors import CorpusError, DocumentError, UsageError
+from rag.ingest import build
+from rag.ingest.build import Report, ingest
+from rag.types import Page
+
+ROOT = Path(__file__).resolve().parents[2]
+HARD = ROOT.parent / "shared" / "data" / "hard-inputs"
+PARAGRAPH = (
+    "The trial enrolled 37 patients with glioma. Survival was longer in the treated group than in the control group. "
+    * 6
+)
+
+
+def make_pdf(file: Path, pages: int = 2, title: str = "") -> Path:
+    """A PDF with a paragraph and a ruled table on each page."""
+    with pymupdf.open() as pdf:
+        for number in range(1, pages + 1):
+            page = pdf.new_page(width=595, height=842)
+            page.insert_textbox((72, 72, 523, 300), f"Page {number}. {PARAGRAPH}", fontsize=11)
+            for row in range(4):
+                page.draw_line((72, 400 + 20 * row), (400, 400 + 20 * row))
+                if row < 3:
+                    for column, text in enumerate(
+                        ("group", "deaths", "ratio") if row == 0 else (f"arm {row}", "12", "0.5")
+                    ):
+                        page.insert_text((80 + 110 * column, 414 + 20 * row), text, fontsize=10)
+        pdf.set_metadata({"title": title})
+        pdf.save(file)
+    return file
+
+
+@pytest.fixture(scope="module")
+def no_triples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("triples") / "none.jsonl"
+    file.write_text("")
+    return file
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, no_triples: Path) -> tuple[Path, Report, list[str]]:
+    """Two PDFs, one described in documents.json, and one file that is no PDF."""
+    folder = tmp_path_factory.mktemp("built")
+    (folder / "in").mkdir()
+    make_pdf(folder / "in" / "alpha.pdf", 5, title="From the\nmetadata")
+    make_pdf(folder / "in" / "beta.pdf", 1)
+    (folder / "in" / "gamma.pdf").write_text("no PDF at all")
+    described = [{"file": "beta.pdf", "title": "Beta", "licence": "CC0-1.0", "year": 2020, "unknown": "x"}]
+    (folder / "in" / "documents.json").write_text(json.dumps(described))
+    lines: list[str] = []
+    report = ingest([folder / "in"], folder / "out", triples_file=no_triples, progress=lines.append)
+    return folder / "out", report, lines
+
+
+def test_a_sound_corpus_comes_out(built: tuple[Path, Report, list[str]]) -> None:
+    out, report, _ = built
+    assert check_corpus(out) == []
+    corpus = open_corpus(out)
+    assert list(corpus.pages) == [f"alpha_p00{n}" for n in range(1, 6)] + ["beta_p001"]
+    assert report.counts["pages"] == 6
+    assert report.counts["chunks"] == len(corpus.chunks)
+    assert corpus.manifest.name == "out"
+    assert corpus.manifest.kind == "pdf"
+
+
+def test_documents_are_described(built: tuple[Path, Report, list[str]]) -> None:
+    documents = open_corpus(built[0]).documents
+    assert (documents["alpha"].title, documents["alpha"].pages, documents["alpha"].licence) == (
+        "From the metadata",
+        5,
+        "",
+    )
+    assert (documents["beta"].title, documents["beta"].licence, documents["beta"].year) == ("Beta", "CC0-1.0", "2020")
+    assert documents["beta"].sha256 == hashlib.sha256((built[0].parent / "in" / "beta.pdf").read_bytes()).hexdigest()
+
+
+def test_a_bad_file_is_named_and_the_rest_goes_in(built: tuple[Path, Report, list[str]]) -> None:
+    _, report, lines = built
+    assert len(report.refused) == 1
+    assert "gamma.pdf is not a PDF" in report.refused[0]
+    assert "left out: gamma.pdf is not a PDF" in report.summary()
+    assert "read 6 of 6 pages" in lines
+
+
+def test_images_have_the_resolution_promised(built: tuple[Path, Report, list[str]]) -> None:
+    corpus = open_corpus(built[0])
+    for page in corpus.pages.values():
+        width, height = corpus.image_size(page.image)
+        assert width == pytest.approx(page.width_pt * 110 / 72, abs=1)
+        assert height == pytest.approx(page.height_pt * 110 / 72, abs=1)
+    assert corpus.crops
+    for crop in corpus.crops.values():
+        x0, y0, x1, y1 = crop.bbox
+        width, height = corpus.image_size(crop.image)
+        assert (width, height) == (
+            pytest.approx((x1 - x0) * 200 / 72, abs=2),
+            pytest.approx((y1 - y0) * 200 / 72, abs=2),
+        )
+
+
+def test_chunks_name_the_regions_they_overlap(built: tuple[Path, Report, list[str]]) -> None:
+    corpus = open_corpus(built[0])
+    for chunk in corpus.chunks.values():
+        texts = [" ".join(corpus.regions[region].text.split()) for region in chunk.region_ids]
+        assert texts
+        # The chunk stands in the running text that its regions make up.
+        assert chunk.text in " ".join(texts)
+        assert chunk.text not in " ".join(texts[1:])
+
+
+def test_the_same_input_gives_the_same_bytes(
+    built: tuple[Path, Report, list[str]], tmp_path: Path, no_triples: Path
+) -> None:
+    out = built[0]
+    ingest([out.parent / "in"], tmp_path / "out", triples_file=no_triples, workers=1)
+    names = sorted(file.relative_to(out) for file in out.rglob("*") if file.is_file())
+    assert names == sorted(
+        file.relative_to(tmp_path / "out") for file in (tmp_path / "out").rglob("*") if file.is_file()
+    )
+    for name in names:
+        if name.name != "manifest.json":
+            assert (out / name).read_bytes() == (tmp_path / "out" / name).read_bytes(), name
+
+
+def test_limit_counts_pages_over_all_files(
+    built: tuple[Path, Report, list[str]], tmp_path: Path, no_triples: Path
+) -> None:
+    source = built[0].parent / "in"
+    ingest([source / "beta.pdf", source / "alpha.pdf"], tmp_path / "out", limit=3, triples_file=no_triples)
+    corpus = open_corpus(tmp_path / "out")
+    assert list(corpus.pages) == ["beta_p001", "alpha_p001", "alpha_p002"]
+    assert corpus.documents["alpha"].pages == 2
+
+
+def test_two_files_of_one_name(tmp_path: Path, no_triples: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        make_pdf(tmp_path / folder / "same.pdf", 1)
+    report = ingest([tmp_path / "a" / "same.pdf", tmp_path / "b"], tmp_path / "out", triples_file=no_triples)
+    assert report.counts["documents"] == 1
+    assert "another document is called 'same'" in report.refused[0]
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def write_records(file: Path, *records: tuple[str, str]) -> Path:
+    file.write_text("".join(json.dumps({"source": source, "text": text}) + "\n" for source, text in records))
+    return file
+
+
+def test_text_documents_and_their_triples(tmp_path: Path) -> None:
+    text = "Kirton  End is a hamlet.\nIt lies in Boston."
+    source = write_records(tmp_path / "docs.jsonl", ("a.txt", text), ("blank.txt", " \n"), ("copy.txt", text))
+    md5 = hashlib.md5(b"Kirton End is a hamlet. It lies in Boston.").hexdigest()
+    (tmp_path / "t.jsonl").write_text(
+        json.dumps({"chunk_md5": md5, "triples": [["Kirton End", "is", "hamlet"]]}) + "\n"
+    )
+    report = ingest([source], tmp_path / "out", triples_file=tmp_path / "t.jsonl")
+    corpus = open_corpus(tmp_path / "out")
+    assert list(corpus.pages) == list(corpus.documents) == ["a.txt", "blank.txt", "copy.txt"]
+    assert corpus.chunks_on("blank.txt") == ()
+    assert corpus.page_text("a.txt") == "Kirton End is a hamlet. It lies in Boston."
+    # A text that stands in two chunks has its triples in both.
+    assert [(triple.subject, triple.chunk_id) for triple in corpus.triples] == [
+        ("Kirton End", "a.txt_c00"),
+        ("Kirton End", "copy.txt_c00"),
+    ]
+    assert report.counts["triples"] == 2
+    assert corpus.manifest.kind == "text"
+
+
+def test_triples_are_extracted_by_grammar_where_none_are_given(tmp_path: Path) -> None:
+    source = write_records(
+        tmp_path / "docs.jsonl", ("a.txt", "The trial enrolled 37 patients. The committee rejected the proposal.")
+    )
+    ingest([source], tmp_path / "out")
+    triples = open_corpus(tmp_path / "out").triples
+    assert {triple.origin for triple in triples} == {"grammar"}
+    assert any("37 patients" in triple.object for triple in triples)
+
+
+def test_a_bad_line_is_named_and_the_rest_goes_in(tmp_path: Path, no_triples: Path) -> None:
+    source = write_records(tmp_path / "docs.jsonl", ("a.txt", "Alpha"), ("a.txt", "again"), ("../../b", "Beta"))
+    report = ingest([source], tmp_path / "out", triples_file=no_triples)
+    assert list(open_corpus(tmp_path / "out").pages) == ["a.txt", "../../b"]  # an id, never a path
+    assert report.refused == ["docs.jsonl, line 2: the source 'a.txt' comes twice."]
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_readable_is_an_error_that_gives_the_reasons(tmp_path: Path, no_triples: Path) -> None:
+    (tmp_path / "a.pdf").write_text("no PDF")
+    with pytest.raises(DocumentError, match=r"No text could be read.*a\.pdf is not a PDF"):
+        ingest([tmp_path / "a.pdf"], tmp_path / "out", triples_file=no_triples)
+    with pymupdf.open() as pdf:
+        pdf.new_page()
+        pdf.save(tmp_path / "blank.pdf")
+    with pytest.raises(DocumentError, match=r"blank, p\. 1: This page has no text layer"):
+        ingest([tmp_path / "blank.pdf"], tmp_path / "out", triples_file=no_triples)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.pdf", "blank.pdf"]
+
+
+def test_sources_that_can_not_be_taken(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not exist"):
+        ingest([tmp_path / "gone.pdf"], tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="holds no PDF"):
+        ingest([tmp_path / "empty"], tmp_path / "out")
+    (tmp_path / "notes.docx").write_text("x")
+    with pytest.raises(UsageError, match="--kind"):
+        ingest([tmp_path / "notes.docx"], tmp_path / "out")
+    make_pdf(tmp_path / "a.pdf", 1)
+    (tmp_path / "documents.json").write_text("[1]")
+    with pytest.raises(UsageError, match=r"documents\.json"):
+        ingest([tmp_path / "a.pdf"], tmp_path / "out")
+
+
+def test_a_taken_folder_is_refused_before_anything_is_read(built: tuple[Path, Report, list[str]]) -> None:
+    with pytest.raises(CorpusError, match="--overwrite"):
+        ingest([built[0].parent / "in"], built[0])
+
+
+@pytest.mark.skipif(not HARD.is_dir(), reason="the hard PDFs (../shared/data/hard-inputs) are not on this machine")
+def test_hard_pdfs_are_named_in_the_report(tmp_path: Path, no_triples: Path) -> None:
+    make_pdf(tmp_path / "good.pdf", 1)
+    report = ingest([HARD, tmp_path / "good.pdf"], tmp_path / "out", triples_file=no_triples)
+    assert check_corpus(tmp_path / "out") == []
+    assert any("pikepdf-graph-encrypted.pdf is encrypted" in reason for reason in report.refused)
+    for scanned in ("pikepdf-congress", "pikepdf-jbig2"):
+        assert any(scanned in line and "OCR" in line for line in [*report.notes, *report.refused])
+
+
+# --- workers ---------------------------------------------------------------------------------------------------------
+
+
+def read_or_die(task: Any) -> list[Any]:
+    """A reader that dies at page 5 (counted from 0), as a decoder that runs out of memory would."""
+    if 5 in task.pages:
+        os._exit(9)
+    return [build._Rows(Page(f"d_p{number:03d}", "d", number, 1.0, 1.0, "")) for number in task.pages]
+
+
+def test_a_page_that_kills_its_reader_is_left_out_alone() -> None:
+    tasks = [build._Task("d.pdf", "d", tuple(range(start, start + 4)), "") for start in (0, 4, 8)]
+    results = list(build._in_processes(tasks, 2, read_or_die))
+    assert [r if isinstance(r, str) else r.page.number for r in results] == [
+        *range(5),
+        "page 6 of d could not be read (its reader died) and was left out.",
+        *range(6, 12),
+    ]
