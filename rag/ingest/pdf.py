@@ -1,6 +1,8 @@
 """Reading born-digital PDFs: opening with errors that name the fix, and each page's regions, running text and crops."""
 
+import ctypes
 import re
+import sys
 from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,6 +40,7 @@ _STORE_KEPT_PERCENT = 50
 _FIRST_WORD, _LAST_WORD = re.compile(r"^\S+"), re.compile(r"\S+$")
 _PAGE_NUMBER = re.compile(r"\d{1,4}|[ivxl]+")
 _LEADERS = re.compile(r"(?:\s*\.){5,}")  # the dots between a contents entry and its page
+_MUPDF_ERRORS = (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)
 _NO_READING = frozenset({"page-header", "page-footer", "picture"})
 _LEAST_READABLE_SHARE = 0.5
 
@@ -101,7 +104,7 @@ def open_pdf(path: Path | str) -> pymupdf.Document:
                 "(for example `qpdf --decrypt --password=... in.pdf out.pdf`) and add that."
             )
         pages = document.page_count
-    except (RuntimeError, ValueError) as error:  # PyMuPDF's own errors derive from RuntimeError
+    except _MUPDF_ERRORS as error:
         raise DocumentError(
             f"{path.name} is damaged and can't be opened ({error}). "
             "Try to repair it, for example with `qpdf in.pdf out.pdf`."
@@ -145,12 +148,22 @@ def read_page(page: pymupdf.Page, document_id: str, vocabulary: frozenset[str] =
             single[0].remove_rotation()
             content = _read_upright(single[0], document_id, page.number + 1, vocabulary)
         return _turned_back(content, back, box.width, box.height)
-    except RuntimeError as error:  # MuPDF's errors
+    except _MUPDF_ERRORS as error:
         raise DocumentError(
             f"page {page.number + 1} of {document_id} is damaged and was left out ({error}). Save the PDF anew."
         ) from error
     finally:
-        pymupdf.TOOLS.store_shrink(100 - _STORE_KEPT_PERCENT)
+        _release_memory()
+
+
+def _release_memory() -> None:
+    """Give back what the page took: MuPDF's cache of fonts and images, and what the C library keeps after the layout
+    model's inputs of ever different sizes (without it, a hundred pages hold 100 MB that nobody uses)."""
+    pymupdf.TOOLS.store_shrink(100 - _STORE_KEPT_PERCENT)
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl has not
+        if trim is not None:
+            trim(0)
 
 
 def _turned_back(content: PageContent, matrix: pymupdf.Matrix, width: float, height: float) -> PageContent:
