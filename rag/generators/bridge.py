@@ -12,7 +12,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from rag.types import Finish, GeneratorEvent, Waiting
 
@@ -23,47 +23,39 @@ CLOSE_S = 5.0
 connection yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """The producer is done; ``error`` is a bug or an interpreter's exit, to be raised where the events are read."""
-
-    error: BaseException | None = None
-
-
 class _Producer:
-    """The thread that runs the task."""
+    """The thread that runs the task. ``None`` among the events is the end; ``result`` then raises what went wrong."""
 
     def __init__(self, source: Callable[[], AsyncGenerator[GeneratorEvent, None]]) -> None:
         self._source = source
-        self.events: queue.Queue[GeneratorEvent | _End] = queue.Queue()
+        self.events: queue.Queue[GeneratorEvent | None] = queue.Queue()
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._thread = threading.Thread(target=self._run, name="generator", daemon=True)
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="generator")
+        self._future = self._pool.submit(self._run)
 
-    def start(self) -> None:
-        self._thread.start()
+    def result(self) -> None:
+        """Raise what the task raised; that is a bug, since failures of providers are events."""
+        self._future.result()
 
-    def cancel(self) -> None:
-        """Cancel the task and wait until its connection is closed."""
+    def close(self, finished: bool) -> None:
+        """Cancel the task unless it has ``finished``, and wait until its connection is closed."""
         self._ready.wait()
-        if self._loop is not None and self._task is not None:
+        if not finished and self._loop is not None and self._task is not None:
             # The loop may have ended by itself just now.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join(CLOSE_S)
+        wait([self._future], CLOSE_S)
+        self._pool.shutdown(wait=False)
 
     def _run(self) -> None:
-        error: BaseException | None = None
         try:
-            asyncio.run(self._main())
-        except asyncio.CancelledError:
-            pass
-        except BaseException as raised:  # noqa: BLE001 - handed to the reader's thread, which raises it
-            error = raised
+            with contextlib.suppress(asyncio.CancelledError):
+                asyncio.run(self._main())
         finally:
             self._ready.set()
-            self.events.put(_End(error))
+            self.events.put(None)
 
     async def _main(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
@@ -76,7 +68,6 @@ class _Producer:
 def run(source: Callable[[], AsyncGenerator[GeneratorEvent, None]], tick_s: float = TICK_S) -> Iterator[GeneratorEvent]:
     """The events of ``source()``, with an empty ``Waiting`` for every ``tick_s`` seconds of silence."""
     producer = _Producer(source)
-    producer.start()
     finished = False
     try:
         while True:
@@ -87,11 +78,10 @@ def run(source: Callable[[], AsyncGenerator[GeneratorEvent, None]], tick_s: floa
                 if not finished:
                     yield Waiting()
                 continue
-            if isinstance(event, _End):
-                if event.error is not None:
-                    raise event.error
+            if event is None:
+                producer.result()
                 return
             finished = isinstance(event, Finish)
             yield event
     finally:
-        producer.cancel()
+        producer.close(finished)

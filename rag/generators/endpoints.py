@@ -49,7 +49,8 @@ def _url(value: Any) -> bool:
         return False
     try:
         parts = urlsplit(value)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None and not parts.query
+        plain = parts.username is None and not parts.query and value.isprintable() and " " not in value
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and plain
     except ValueError:
         return False
 

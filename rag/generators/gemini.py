@@ -77,7 +77,7 @@ class GeminiWire:
         import httpx2
         from google.genai import errors
 
-        return (errors.APIError, httpx2.HTTPError, ValueError)
+        return (errors.APIError, httpx2.HTTPError, httpx2.InvalidURL, ValueError)
 
     async def pieces(self, prompt: Prompt, images: tuple[EncodedImage, ...]) -> AsyncGenerator[Piece, None]:
         """Make the call."""
@@ -89,7 +89,7 @@ class GeminiWire:
             secret = self._credential.secret
             options = types.HttpOptions(base_url=self._spec.base_url, httpx_async_client=http)
             client = genai.Client(api_key=secret.reveal() if secret else "none", vertexai=False, http_options=options)
-            chunks = await client.aio.models.generate_content_stream(
+            chunks: Any = await client.aio.models.generate_content_stream(
                 model=self._spec.model, contents=_contents(prompt, images), config=self._config(prompt)
             )
             try:

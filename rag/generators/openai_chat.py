@@ -66,7 +66,7 @@ class OpenAIWire:
         import httpx2
         import openai
 
-        return (openai.OpenAIError, httpx2.HTTPError, ValueError)
+        return (openai.OpenAIError, httpx2.HTTPError, httpx2.InvalidURL, ValueError)
 
     async def pieces(self, prompt: Prompt, images: tuple[EncodedImage, ...]) -> AsyncGenerator[Piece, None]:
         """Make the call."""

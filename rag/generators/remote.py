@@ -240,7 +240,7 @@ def network_failure(error: BaseException | None, call: Call) -> Failure:
             return Failure(f"could not be reached within {call.timeouts.connect_s:g} s", _NETWORK)
         case httpx2.TimeoutException():
             return Failure(f"sent nothing for {call.timeouts.read_s:g} s", "ask again, or choose another generator")
-        case httpx2.ConnectError() | httpx2.UnsupportedProtocol():
+        case httpx2.ConnectError() | httpx2.UnsupportedProtocol() | httpx2.InvalidURL():
             return Failure("could not be reached", _NETWORK)
         case _:
             return Failure("broke the connection off", "ask again; what there is of the answer is partial")

@@ -1,7 +1,7 @@
 """When a failed call is made again, and what the person reads meanwhile and in the end.
 
 A provider's refusal (400, 401, 402, 403, 404, ...) is final; 429 and 5xx are tried again, after the time that the
-provider names or with exponential backoff and full jitter, as long as the whole stays under ``total_s``. Clock, sleep
+provider names or with exponential backoff and jitter, as long as the whole stays under ``total_s``. Clock, sleep
 and chance are arguments.
 """
 

@@ -168,6 +168,7 @@ def test_a_blocked_prompt_is_a_filters_doing() -> None:
         ([], "Google ended the answer before it began"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:SOMETHING_NEW is not a valid FinishReason")
 def test_empty_answers_and_odd_ends_are_errors(chunks: list, told_as: str) -> None:
     _, _, end, _ = ask(stream(*events(*chunks)))
     assert end.finish == "error" and told_as in end.error
