@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import hashlib
 import json
 import logging
 import pickle
@@ -15,11 +17,13 @@ import pytest
 
 from rag import pricing, trace
 from rag.budget import Budget
+from rag.corpus import Corpus
 from rag.errors import GeneratorError, UsageError
 from rag.generators.access import Access
 from rag.generators.answer import answer
 from rag.generators.registry import LISTED
 from rag.keys import Secret, SessionKeys, from_environment, parse_key, redact
+from rag.pipeline import ask
 from rag.settings import Settings
 from rag.systems import SYSTEMS
 from rag.types import Generation, Trace
@@ -347,3 +351,32 @@ def test_the_key_is_in_no_trace_and_no_log(caplog: pytest.LogCaptureFixture) -> 
         )
         assert KEY not in trace.dumps(whole) and trace.loads(trace.dumps(whole)) == whole
     assert KEY not in caplog.text and KEY not in repr(access)
+
+
+# --- the whole way ---
+
+
+def test_a_question_asked_with_a_visitors_key_sends_the_crops_pixels_and_keeps_their_digest(small: Corpus) -> None:
+    system = replace(SYSTEMS["+multimodal"], payload="pixels")
+    with ScriptedServer(say.answer("33 months [V1] [T9]", counts=say.usage(9_000, 9))) as server:
+        spec = at("gpt-4o-mini", f"{server.url}/v1")
+        *_, last = ask("What is the median survival in the table?", system, spec, small, access=visitor())
+    assert last.prompt is not None and last.generation is not None
+    (image,), (sent,) = last.prompt.images, last.generation.images
+    on_disk = small.image_path(image.file).read_bytes()
+    assert sent.sha256 == image.sha256 == hashlib.sha256(on_disk).hexdigest() and not sent.reencoded
+    assert base64.b64encode(on_disk).decode() in str(server.requests[0].body)
+    assert [(citation.tag, bool(citation.item_id)) for citation in last.citations] == [("V1", True), ("T9", False)]
+    assert last.generation.estimate is not None and last.generation.estimate.image_tokens == 8_500
+    assert sum(pricing.split(last.prompt, spec, 9_000)) == 9_000
+    assert KEY not in trace.dumps(last) and trace.loads(trace.dumps(last)) == last
+
+
+def test_leaving_a_question_in_the_middle_aborts_its_request(small: Corpus) -> None:
+    hang = Hang()
+    with ScriptedServer(stream(*say.pieces(say.text("Paris is")), hang)) as server:
+        seen = ask("Who?", SYSTEMS["baseline"], at("gpt-4o-mini", f"{server.url}/v1"), small, access=visitor())
+        while not ((latest := next(seen)).generation and latest.generation.text):
+            pass
+        seen.close()
+        assert hang.gone.wait(PATIENCE_S)
