@@ -17,6 +17,7 @@ from rag.generators.registry import GENERATORS, GeneratorSpec, generator_named
 from rag.pipeline import ask
 from rag.systems import LIMITS, preset_for, system_named, tuned
 from rag.types import Estimate, Generation, System, Trace
+from ui import text as words
 from ui.views import answer, chunks, counters, crops, graph, page, prompt
 
 KNOBS = ("payload", "text_ranker", "text_k", "graph_mode", "max_facts", "visual_ranker", "visual_depth")
@@ -137,6 +138,10 @@ class Handlers:
         if generation.finish is None:
             trace = replace(trace, generation=replace(generation, finish="cancelled"))
         return self._update(trace=trace, **self._views(trace, spec, False, CHANGED_BY_ANSWER), **_idle())
+
+    def broke(self) -> Update:
+        """A bug, not a ``FuseboxError``: the page says so and can be used again."""
+        return self._update(answer=answer.problem(words.BUG), **_idle())
 
     def open_page(self, trace: Trace | None, event: gr.EventData) -> str:
         """The page viewer's content for the page and item that were clicked; what a browser sends is not trusted."""

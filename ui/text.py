@@ -68,6 +68,8 @@ PARTIAL: dict[str, str] = {
 STOPPED_EARLY = "You stopped before anything was found. Ask again when you like."
 
 BEFORE_ERROR = "What had been written before the failure:"
+BUG = "Fusebox itself failed on this question; its log says where. Ask again, or report it with the log's last lines."
+
 ERROR_UNKNOWN = "The generator failed without saying why. Ask again, or choose another generator."
 
 EMBEDDED_COST = "nothing leaves this machine"
@@ -113,7 +115,6 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "set "
             "contain?",
         ),
-        Example("text", "why women", "Why do females with MGUS have a larger lifetime risk of PCM than males?"),
         Example(
             "two facts",
             "two data sets",

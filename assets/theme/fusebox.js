@@ -83,7 +83,6 @@ window.fusebox = (() => {
     if (focused && image) image.decode().then(() => {
       sheet.scrollTop += focused.getBoundingClientRect().top - sheet.getBoundingClientRect().top - sheet.clientHeight / 3;
     }, () => {});
-    dialog.dataset.page = source.dataset.pageId ?? "";
   }
   function setZoom(value) {
     zoom = Math.min(4, Math.max(0.5, value));

@@ -86,6 +86,7 @@ def build(handlers: Handlers, generators: Iterable[GeneratorSpec], concurrency: 
         trigger_mode="once",
         api_visibility="private",
     )
+    asking.failure(handlers.broke, None, outputs, show_progress="hidden", api_visibility="private", queue=False)
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
     stop.click(handlers.stop, [trace], outputs, cancels=[asking], **quiet)
     for chip, example in chips:
