@@ -75,7 +75,7 @@ def units(prompt: Prompt) -> tuple[Unit, ...]:
             found.append(_fact(segment))
         elif segment.tag and segment.kind == "captions":
             found.extend(_crop_units(segment))
-    return tuple(found[:MAX_UNITS])
+    return tuple(unit for unit in found if any(c.isalpha() for c in unit.text))[:MAX_UNITS]
 
 
 # --- text ------------------------------------------------------------------------------------------------------------

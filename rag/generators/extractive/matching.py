@@ -9,27 +9,27 @@ from dataclasses import dataclass
 
 from rag.generators.extractive import cells
 from rag.generators.extractive.evidence import Unit
-from rag.generators.extractive.extraction import MIN_SENTENCE, extract
+from rag.generators.extractive.extraction import extract
 from rag.generators.extractive.questions import NUMERIC, Kind, Question, Term
 from rag.generators.extractive.words import holds, index
 
 WEIGHTS = {
-    "bias": -3.93,
-    "own": 3.02,
-    "near": 0.26,
-    "passage": 1.39,
-    "first": 0.15,
-    "nowhere": -1.61,
-    "anchors": -1.08,
-    "focus": 0.97,
-    "mistyped": -1.39,
-    "misfit": -0.72,
-    "read off": 0.69,
-    "code": -1.2,
-    "short": 0.87,
+    "bias": -3.55,
+    "own": 2.79,
+    "near": 0.54,
+    "passage": 1.12,
+    "first": 0.27,
+    "nowhere": -1.7,
+    "anchors": -0.78,
+    "focus": 0.59,
+    "mistyped": -1.5,
+    "misfit": -0.69,
+    "read off": 0.53,
+    "code": -0.67,
 }
 """Log-odds that a unit's candidate answers the question, per feature; fitted by logistic regression on questions about the
-demo's documents with and without their answer in the evidence (``tests/data/reader_calibration.json`` keeps some of them).
+demo's documents with and without their answer in the evidence (``tests/data/reader_calibration.json`` keeps some of them). Only
+"mistyped" was set by hand, to twice its fitted size: a sentence without a number is no answer to "how many".
 
     own, near, passage   shares of the question's weighted words that the unit holds, that it and its neighbours hold, that
                          all evidence with its tag holds
@@ -38,7 +38,7 @@ demo's documents with and without their answer in the evidence (``tests/data/rea
     anchors              share of its names and numbers that are not near
     focus                the noun asked for ("how many women") is near
     mistyped, misfit     no number though one is asked for; no reason, name or definition though that is asked for
-    read off, code, short  what the unit is: a table row or label; a program listing; shorter than a sentence
+    read off, code       what the unit is: a table row or label; a program listing
 """
 
 Weighed = list[tuple[Term, float, bool]]
@@ -159,6 +159,5 @@ def _match(question: Question, item: Indexed, terms: Weighed) -> Match:
         "misfit": float(not exact and question.kind not in NUMERIC),
         "read off": float(item.unit.kind in ("row", "label")),
         "code": float(bool(_CODE.search(item.unit.text))),
-        "short": float(len(item.unit.text) < MIN_SENTENCE),
     }
     return Match(item.unit, candidate, features)

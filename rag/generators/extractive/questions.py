@@ -19,6 +19,15 @@ _MEASURES = (
     r"risk|score|size|sd|slope|statistic|sum|survival|temperature|time|total|value|variance|weight|width|z|penalty|likelihood|level"
 )
 
+_VALUES = (
+    r"age|bmi|coefficient|concordance|correlation|cost|cut-?off|deviance|dose|duration|fraction|hazard|length|mean|median|number|"
+    r"odds|probability|quantile|rate|ratio|score|size|slope|value|variance"
+)
+_ENDS = (
+    r"(?= (?:of|for|in|at|on|from|among|to|is|was|were|does|did|do|has|have|had|when|with|per|between|associated|assigned|after|"
+    r"used|reported|estimated|if|by|under|needed|required)\b|\?|,|$)"
+)
+
 # The first pattern that is found decides. Patterns are searched in the lower-cased question.
 KINDS: tuple[tuple[Kind, str], ...] = (
     ("count", r"\bhow many\b|\bwhat (?:is|was|were|are)? ?(?:the )?(?:total )?number of\b"),
@@ -31,9 +40,9 @@ KINDS: tuple[tuple[Kind, str], ...] = (
     ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
     ("why", r"\bwhy\b|\b(?:what|which) (?:is|was|were|are)? ?(?:the )?(?:reason|purpose|motivation)"),
     ("who", r"(?:^|, |\band )(?:by |to |from )?who(?:se|m)?\b|\b(?:what|which) (?:author|researcher|person)s?\b"),
-    ("amount", r"\b(?:what|which) (?:(?:is|was|were|are|did|does)\b )?(?:the |an? )?(?:[\w.()'%/-]+ ){0,4}?(?:" + _MEASURES + r")s?\b"
-               r"(?= (?:of|for|in|at|on|from|among|to|is|was|were|does|did|when|with|per|between|associated|assigned|after|used|"
-               r"reported|estimated|if|by|under|needed|required)\b|\?|,|$)"),
+    ("amount", r"\b(?:what|which) (?:is|was|were|are) (?:the |an? )?(?!\w+ed\b)(?:[\w.()'%/-]+ ){0,4}?(?:" + _MEASURES + r")s?\b" + _ENDS),
+    ("amount", r"\b(?:what|which) (?:[\w.()'%/-]+ ){0,3}?(?:" + _VALUES + r")s?\b" + _ENDS),
+    ("amount", r"^at (?:which|what)\b.*\b(?:split|separated?|divided?|cut)\b"),
     ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()-]+(?: [\w.()-]+)?\??$|\b(?:mean|meant|stand) (?:by|for)\b|\bdefin"),
     ("open", r"\bhow\b"),
     ("yes_no", r"^(?!.*\bwh(?:at|ich|o)\b)(?:.*, )?(?:is|are|was|were|do|does|did|can|could|has|have|had|should|will|would|must)\b"),
@@ -72,7 +81,8 @@ _WEAK = frozenset(
         mark tell say said state mention recommend suggest argue note point define refer term list assign choose select chosen
         prefer compare compared differ vary total overall whole entire certain particular specific main key important different
         various several common usual general typical possible behind rest corresponding publish address provide create work
-        depend available average high low large small new old long short good best""".split(),
+        depend available average high low large small new old long short good best split node leaf
+        leaves branch""".split(),
     )
 )
 MAX_CHARS = 2000

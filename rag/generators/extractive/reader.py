@@ -12,7 +12,7 @@ from rag.generators.extractive.questions import Answer, Question, parts
 from rag.prompt import ABSTENTION
 from rag.types import Prompt
 
-THRESHOLD = 0.3
+THRESHOLD = 0.28
 """Below this probability a part of a question is not answered. At it, four of five questions whose evidence lacks the answer
 are not answered."""
 

@@ -17,7 +17,7 @@ _UNIT = (
     r"kg/m2|g/l|IU/dL|kg|cm|mm|dollars|times)\b)?"
 )
 _A_YEAR = r"(?:1[89]|20)\d\d\b"
-_WHOLE = rf"(?<![\w.,-])(?!{_A_YEAR})\d[\d,]*(?![\w,]*\.?\d)(?!\s?%)(?!\s(?:percent|years?|months?|days?)\b)"
+_WHOLE = rf"(?<![\w.,-])(?!{_A_YEAR})\d[\d,]*(?![\w,]*\.?\d)(?!\s?(?:%|percent))"
 _RANGE = r"(?<![\w.])\d+[-–]\d+(?![\w.-])"
 _SIGNED = r"[-−]?\d[\d.]*"
 _OPENERS = "The|A|An|In|For|We|This|These|It|As|If|At|On|There|Figure|Table|To|One|And|But"
@@ -32,7 +32,7 @@ PATTERNS: Mapping[Kind, tuple[str, ...]] = {
     "percent": (rf"{_NUMBER}\s?(?:%|percent|per cent)", rf"(?<![\w.]){_NUMBER}|one-(?:half|third|fourth)|\bhalf\b"),
     "p_value": (
         r"p(?:-value)?s?\s*[=<>≤≈]+\s*<?\s*\d*\.?\d+(?:e[-−]?\d+)?",
-        rf"[<>]?\s?0?\.\d+(?:e[-−]?\d+)?|<?\s?{_NUMBER}e-\d+",
+        rf"(?<![\w.])(?:[<>]\s?)?0?\.\d+(?:e[-−]?\d+)?|<?\s?{_NUMBER}e-\d+",
     ),
     "interval": (
         rf"[(\[]\s*{_SIGNED}\s*(?:,|to|-|–|;)\s*{_SIGNED}\s*[)\]]",
@@ -52,6 +52,8 @@ _NAMING = re.compile(
     re.I,
 )
 _NAMING_TIME = re.compile(r"\b(?:weeks?|days?|months?|years?|age|aged|times?)\s\Z", re.I)
+_P_VALUE = re.compile(r"\bp(?:-value)?\s?[=<>≤]*\s?\Z")
+_TIME_UNIT = re.compile(r"\s(years?|months?|weeks?|days?)\b", re.I)
 _HEADING = re.compile(r"\d+(?:\.\d+)+\.?\s+[A-Z][a-z]|\d+(?:\.\d+){2,}")
 _QUALIFYING = re.compile(r"\s?%\s(?:CI|confidence|credib|Wald|level)|\s?% (?:lower|upper)", re.I)
 _SHARE_OF = re.compile(r"\d (?:out )?of (?:the |all )?\Z")  # of "32 out of 110" the first is the count
@@ -60,6 +62,7 @@ _BEFORE = 14  # characters that tell what a number names
 
 # "How old": only a number with such a unit answers.
 _UNITS_OF = {
+    "often": r"times|daily|weekly|monthly|(?:years?|months?|weeks?|days?|hours?)\b",
     "old": r"years?|months?|days?|weeks?",
     "long": r"years?|months?|days?|weeks?|hours?|minutes?|seconds?|miles|km|cm|mm|m\b|pages",
     "tall": r"cm|m\b|feet|inches|metres|meters",
@@ -158,13 +161,19 @@ def _is_a_name(text: str, start: int, end: int, question: Question) -> bool:
         return " " not in text[start:end] and bool(_SENTENCE_START.search(text[:start]))
     if question.kind == "count" and _NAMING_TIME.search(before):
         return True
+    if question.kind in ("count", "amount", "percent") and _P_VALUE.search(before):
+        return True
+    if question.kind == "count" and (unit := _TIME_UNIT.match(text, end)) and stem(unit[1]) not in question.focus:
+        return True
     qualifies = _QUALIFYING.match(text, end) or _QUALIFYING.match(text, end - 1)
     return bool(_NAMING.search(before) or _HEADING.match(text, start) or qualifies)
 
 
 def _lacks_unit(text: str, start: int, end: int, question: Question) -> bool:
     how = _HOW.search(question.text)
-    return how is not None and not re.search(rf"\d[ -]?(?:{_UNITS_OF[how[1].lower()]})", text[start : end + 10])
+    return how is not None and not re.search(
+        rf"(?:\d|[a-z])[ -]?(?:{_UNITS_OF[how[1].lower()]})", text[start : end + 10]
+    )
 
 
 # --- which of several ------------------------------------------------------------------------------------------------
