@@ -27,6 +27,12 @@ _BREAK = re.compile(
     r"|\s+(?=\u2022)|\s+(?=R?> ?[a-zA-Z#(])|\s+(?=(?:Figure|Table|Chapter|CHAPTER) \d+(?:\.\d+)?:? [A-Z])"
     r"|(?<!Figure)(?<!Table)(?<!Chapter)(?<!Section)\s+(?=\d+(?:\.\d+)+ [A-Z][a-z])"
 )
+# "11.3.2 Breast Cancer Survival Before fitting ...": a heading runs into the sentence below it.
+_OPENERS = "The|A|An|In|We|This|These|For|As|To|If|Here|It|One|There|Note|Our|Since|Before|Because|Let|Assume|Suppose|Consider|Start|When"
+_HEADING = re.compile(
+    rf"\A(?:Chapter |CHAPTER )?\d+(?:\.\d+)*(?: (?!(?:{_OPENERS})\b)(?:[A-Z][\w'-]*:?|of|and|in|for|the|a|to|with|via|&))+ "
+    rf"(?=(?:{_OPENERS})\b)"
+)
 # Document text must not forge a citation in the answer.
 _TAG_LOOKALIKE = re.compile(r"\[(?=[A-Z]\d{1,3}\s*[\],;])")
 MAX_SENTENCE = 420
@@ -124,7 +130,7 @@ def _sentences(passage: _Passage) -> Iterator[Unit]:
     for i, ((start, end), text) in enumerate(zip(spans, texts, strict=True)):
         tag = passage.tag_at((start + end) // 2)
         near = " ".join([*texts[max(0, i - 1) : i], *texts[i + 1 : i + 2], source])
-        prose, rows = unflatten(text)
+        prose, rows = unflatten(_HEADING.sub("", text))
         for row in rows:
             yield Unit(tag, "row", row, f"{prose} {near}", row_of(row))
         if prose:
