@@ -53,7 +53,9 @@ def test_the_trace_downloads_under_a_name_that_tells(visit: Visit) -> None:
     trace = visit.ask(TEXT_QUESTION)
     with visit.page.expect_download() as started:
         visit.page.click("#fb-trace")
-    assert started.value.suggested_filename.startswith("fusebox-") and "mgus" not in started.value.suggested_filename[:12]
+    assert (
+        started.value.suggested_filename.startswith("fusebox-") and "mgus" not in started.value.suggested_filename[:12]
+    )
     assert json.loads(Path(started.value.path()).read_text("utf-8")) == trace
 
 
@@ -133,7 +135,11 @@ def test_preset_and_switches_always_agree(visit: Visit) -> None:
 
     def shown() -> tuple[str, bool, bool]:
         chosen = page.locator("#preset label.selected").inner_text()
-        return chosen, page.locator("#switch-graph input").is_checked(), page.locator("#switch-visual input").is_checked()
+        return (
+            chosen,
+            page.locator("#switch-graph input").is_checked(),
+            page.locator("#switch-visual input").is_checked(),
+        )
 
     def becomes(*state: object) -> None:
         page.wait_for_function(
@@ -255,7 +261,10 @@ def test_the_graph_is_drawn_in_a_frame_without_rights(visit: Visit) -> None:
     visit.graph_ready()
     frame = next(f for f in page.frames if "fusebox/graph" in f.url)
     assert frame.evaluate("self.origin") == "null"
-    assert frame.evaluate("() => { try { return String(parent.document) } catch (e) { return e.name } }") == "SecurityError"
+    assert (
+        frame.evaluate("() => { try { return String(parent.document) } catch (e) { return e.name } }")
+        == "SecurityError"
+    )
     assert frame.evaluate("fetch('/config').then(() => 'reached', () => 'refused')") == "refused"
     visit.watch.complaints.clear()  # the browser reports the refusal
     frame.wait_for_selector("canvas")
@@ -441,7 +450,10 @@ def test_columns_stack_and_controls_come_first_on_a_phone(browser: Browser, app:
     with visiting(browser, app.url, viewport={"width": 390, "height": 844}) as window:
         page = window.open().page
         window.ask(TEXT_QUESTION)
-        tops = [page.locator(s).bounding_box()["y"] for s in ("#controls", "#question", "#answer", "#counters", "#text", "#graph", "#visual")]  # type: ignore[index]
+        tops = [
+            page.locator(s).bounding_box()["y"]
+            for s in ("#controls", "#question", "#answer", "#counters", "#text", "#graph", "#visual")
+        ]  # type: ignore[index]
         assert tops == sorted(tops) and len(set(tops)) == len(tops)
 
 
@@ -480,7 +492,9 @@ def test_the_keyboard_reaches_everything_in_order(visit: Visit) -> None:
     for _ in range(60):
         page.keyboard.press("Tab")
         reached.append(
-            page.evaluate("document.activeElement.closest('#ask, #examples, #answer, #counters, #text, #graph, #visual, #prompt')?.id ?? ''")
+            page.evaluate(
+                "document.activeElement.closest('#ask, #examples, #answer, #counters, #text, #graph, #visual, #prompt')?.id ?? ''"
+            )
         )
     order = [name for name, before in zip(reached, ["", *reached], strict=False) if name and name != before]
     expected = ["ask", "examples", "answer", "counters", "text", "graph", "visual", "prompt"]

@@ -487,3 +487,9 @@ def test_chapters_lose_the_name_of_their_book(small: Corpus) -> None:
     corpus = replace(small, documents=documents)
     assert [markup.short_title(key, corpus) for key in documents] == ["Ch. 1: Trees", "Ch. 2: Forests", "Alone"]
     assert "A Handbook of Everything, Ch. 1: Trees, p. 1" in markup.page_button(small.pages["glioma_p001"], corpus)
+
+
+def test_words_read_off_a_crop_are_there_with_the_cited_ones_marked(small: Corpus) -> None:
+    document = crops.render(trace(small, "RIT: 33 months [V1]"), small)
+    assert document.count("read-off text") == 2
+    assert re.search(r'<mark class="fb-cited visual"[^>]*>RIT: 33 months</mark>', document)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rag.corpus import Corpus
-from rag.types import Fused, Trace
+from rag.types import Crop, Fused, Trace
 from ui import text as words
+from ui.views import marks
 from ui.views.chunks import ranks
 from ui.views.markup import (
     column,
@@ -23,6 +24,7 @@ from ui.views.markup import (
 FIRST_WIDTH = 640
 OTHER_WIDTH = 360
 MAX_CAPTION_CHARS = 220
+MAX_READ_OFF_CHARS = 3_000
 
 
 def render(trace: Trace | None, corpus: Corpus) -> str:
@@ -61,7 +63,7 @@ def _item(hit: Fused, tag: str, best: float, trace: Trace, corpus: Corpus) -> st
     sent = sent_as(trace, crop.id)
     state = "kept" if sent == "not sent" else "sent"
     uri, width, height = thumbnail(corpus.image_path(crop.image), FIRST_WIDTH if hit.rank == 1 else OTHER_WIDTH)
-    caption = esc(shorten(crop.caption, MAX_CAPTION_CHARS)) if crop.caption else f"<i>{esc(words.NO_CAPTION)}</i>"
+    caption = _marked(shorten(crop.caption, MAX_CAPTION_CHARS), crop.id, trace) or f"<i>{esc(words.NO_CAPTION)}</i>"
     alt = esc(f"{crop.kind} {hit.rank}, {page_label(page, corpus)}")
     return (
         f'<li class="fb-item visual {state}" data-item="{esc(crop.id)}" tabindex="-1">'
@@ -72,5 +74,22 @@ def _item(hit: Fused, tag: str, best: float, trace: Trace, corpus: Corpus) -> st
         f'<img src="{uri}" width="{width}" height="{height}" alt="{alt}" loading="lazy" decoding="async"></button>'
         f'<p class="fb-caption" dir="auto" title="{esc(shorten(crop.caption, 600))}">{caption}</p>'
         f'<div class="fb-meta">{page_button(page, corpus, crop.id)}{licence_link(page, corpus)}'
-        f"</div>{ranks(hit, best)}</li>"
+        f"</div>{ranks(hit, best)}{_read_off(crop, trace)}</li>"
+    )
+
+
+def _marked(text: str, crop_id: str, trace: Trace) -> str:
+    """Words of a crop with those of the question and those that the answer took marked."""
+    cited = marks.cited_spans(text, marks.cited_sentences(trace, crop_id))
+    return marks.marked(text, marks.question_stems(trace.question), cited, "visual")
+
+
+def _read_off(crop: Crop, trace: Trace) -> str:
+    """What was read off the pixels, on demand."""
+    if not crop.ocr_text:
+        return ""
+    text = shorten(crop.ocr_text, MAX_READ_OFF_CHARS)
+    return (
+        f'<details class="fb-read-off"><summary>read-off text</summary>'
+        f'<pre dir="auto" tabindex="0">{_marked(text, crop.id, trace)}</pre></details>'
     )
