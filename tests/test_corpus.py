@@ -88,7 +88,9 @@ def test_page_text_is_put_together_from_overlapping_chunks(tmp_path: Path) -> No
 
 def save_text(out: Path, chunks: list[Chunk], **more: Any) -> Path:
     page = Page("p", "p", 1, 0, 0, "")
-    return save(out, name="c", kind="text", documents=[Document("p", "P", "p", 1, "")], pages=[page], chunks=chunks, **more)
+    return save(
+        out, name="c", kind="text", documents=[Document("p", "P", "p", 1, "")], pages=[page], chunks=chunks, **more
+    )
 
 
 def test_a_sound_corpus_has_no_problems(folder: Path) -> None:
@@ -244,7 +246,8 @@ def test_a_damaged_line_is_named(folder: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../secret.webp", "pages/../../secret.webp", "/etc/passwd", "pages\\..\\x.webp", "pages/a/b.webp", "notes.txt"]
+    "name",
+    ["../secret.webp", "pages/../../secret.webp", "/etc/passwd", "pages\\..\\x.webp", "pages/a/b.webp", "notes.txt"],
 )
 def test_a_manifest_can_not_lead_out_of_the_folder(folder: Path, name: str) -> None:
     (folder.parent / "secret.webp").write_bytes(b"secret")
@@ -411,7 +414,8 @@ def test_the_studys_clip_vectors_load_and_every_crop_finds_itself_first(tmp_path
     with np.load(PAPER / "clip_vit_b32_laion2b_crops.npz", allow_pickle=False) as data:
         vectors, names = data["vectors"], [str(name) for name in data["names"]]
     crops = [
-        Crop(Path(name).stem, "p", "table" if "_table" in name else "figure", (0, 0, 1, 1), "", "", "") for name in names
+        Crop(Path(name).stem, "p", "table" if "_table" in name else "figure", (0, 0, 1, 1), "", "", "")
+        for name in names
     ]
     out = save_text(tmp_path / "c", [Chunk("p_c0", "p", "text", 0)], crops=crops)
     corpus = add_visual_index(open_corpus(out), "clip-vit-b-32-laion2b_s34b_b79k", normalised(vectors))

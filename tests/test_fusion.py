@@ -50,7 +50,12 @@ def test_score_mean_of_equal_scores() -> None:
 
 def test_rank_mean_puts_missing_items_after_the_last() -> None:
     # DENSE has 3 items, so d is 4th there; BM25 has 2, so a and b are 3rd.
-    assert scores(rank_mean([DENSE, BM25])) == {"a": -(1 + 3) / 2, "b": -(2 + 3) / 2, "c": -(3 + 1) / 2, "d": -(4 + 2) / 2}
+    assert scores(rank_mean([DENSE, BM25])) == {
+        "a": -(1 + 3) / 2,
+        "b": -(2 + 3) / 2,
+        "c": -(3 + 1) / 2,
+        "d": -(4 + 2) / 2,
+    }
 
 
 def test_every_item_keeps_the_hits_it_came_from() -> None:
@@ -63,7 +68,12 @@ def test_every_item_keeps_the_hits_it_came_from() -> None:
 
 
 def test_ties_go_to_the_better_rank_and_then_to_the_first_met() -> None:
-    assert [item.item_id for item in rrf([DENSE, BM25])] == ["c", "a", "b", "d"]  # b and d: both ranked 2nd, b is met first
+    assert [item.item_id for item in rrf([DENSE, BM25])] == [
+        "c",
+        "a",
+        "b",
+        "d",
+    ]  # b and d: both ranked 2nd, b is met first
     # a: ranks 1 and 4, c: 2 and 3, both with a mean of 2.5
     first = ranking("x", ("a", 4), ("c", 3), ("b", 2), ("d", 1))
     second = ranking("y", ("b", 4), ("d", 3), ("c", 2), ("a", 1))
