@@ -74,10 +74,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """A figure or table: pixels, the author's caption (empty where the page has none) and the text read off it.
-
-    ``context`` is the section heading it stands under and the page's sentences that refer to it by number; it helps to find
-    the crop and is never sent to a generator."""
+    """A figure or table: pixels, the author's caption (empty where the page has none) and the text read off it."""
 
     id: str
     page_id: str
@@ -86,7 +83,6 @@ class Crop:
     image: str
     caption: str
     ocr_text: str
-    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
