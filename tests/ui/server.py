@@ -1,4 +1,7 @@
-"""The app as a process, with three generators more: one never ends, one fails, one has a bug. Usage: python -m tests.ui.server CORPUS PORT."""
+"""The app as a process, with three generators more: one never ends, one fails, one has a bug.
+
+Usage: python -m tests.ui.server CORPUS PORT
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import urllib.request
 from collections.abc import Callable
@@ -19,6 +20,19 @@ pytestmark = pytest.mark.browser
 
 TEXT_QUESTION = words.EXAMPLES["demo"][0].question
 FIGURE_QUESTION = "How many patients fall in node 6 of the conditional inference tree for the GBSG2 data?"
+EVERYTHING_STORED = """async () => {
+    const stores = [JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie, location.href];
+    const done = (request) => new Promise((resolve, reject) => {
+        request.onsuccess = () => resolve(request.result);
+        request.onerror = reject;
+    });
+    for (const { name } of await indexedDB.databases()) {
+        const db = await done(indexedDB.open(name));
+        for (const store of db.objectStoreNames)
+            stores.push(JSON.stringify(await done(db.transaction(store).objectStore(store).getAll())));
+    }
+    return stores.join("\\n");
+}"""
 AXE = (ROOT / "tests" / "vendor" / "axe.min.js").read_text("utf-8")
 
 
@@ -370,18 +384,7 @@ def test_two_sessions_never_see_each_others_answers(browser: Browser, app: Serve
 def test_nothing_asked_stays_in_the_browser(visit: Visit) -> None:
     secret = "what is the zyzzyva dose"
     visit.ask(secret)
-    kept = visit.page.evaluate(
-        """async () => {
-            const stores = [JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie, location.href];
-            for (const { name } of await indexedDB.databases()) {
-                const db = await new Promise((done, fail) => { const r = indexedDB.open(name); r.onsuccess = () => done(r.result); r.onerror = fail; });
-                for (const store of db.objectStoreNames)
-                    stores.push(JSON.stringify(await new Promise((done) => { const r = db.transaction(store).objectStore(store).getAll(); r.onsuccess = () => done(r.result); })));
-            }
-            return stores.join("\\n");
-        }"""
-    )
-    assert "zyzzyva" not in kept
+    assert "zyzzyva" not in visit.page.evaluate(EVERYTHING_STORED)
 
 
 def test_no_endpoint_is_exposed_that_was_not_planned(app: Server) -> None:
@@ -488,17 +491,13 @@ def test_the_keyboard_reaches_everything_in_order(visit: Visit) -> None:
     page = visit.page
     visit.ask(TEXT_QUESTION)
     page.locator("#question textarea").focus()
-    reached = []
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        reached.append(
-            page.evaluate(
-                "document.activeElement.closest('#ask, #examples, #answer, #counters, #text, #graph, #visual, #prompt')?.id ?? ''"
-            )
-        )
-    order = [name for name, before in zip(reached, ["", *reached], strict=False) if name and name != before]
     expected = ["ask", "examples", "answer", "counters", "text", "graph", "visual", "prompt"]
-    assert [name for name in expected if name in order] == order[: len(order)]
+    where = f"document.activeElement.closest('{', '.join(f'#{name}' for name in expected)}')?.id ?? ''"
+    reached: list[str] = []
+    while "prompt" not in reached and len(reached) < 200:
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate(where))
+    assert [name for name, _ in itertools.groupby(filter(None, reached))] == expected
     ring = "getComputedStyle(document.activeElement).outlineStyle"
     page.locator("#ask").focus()
     page.keyboard.press("Shift+Tab")
