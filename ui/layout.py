@@ -48,5 +48,7 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "ssr_mode": False,
         "show_error": False,
         "max_file_size": "50mb",
+        # A session keeps its last answer; with the default of 10,000 those of a busy day would fill the memory.
+        "state_session_capacity": 500,
         "app_kwargs": {"routes": [frame.route()]},
     }

@@ -30,7 +30,7 @@ from ui.views.markup import (
 FRAME_URL = "fusebox/graph"
 MAX_DRAWN_DROPPED = 12
 MAX_LISTED_DROPPED = 200
-MAX_LABEL_CHARS = 26
+MAX_LABEL_CHARS = 24
 MAX_EDGE_LABEL_CHARS = 22
 
 
