@@ -73,7 +73,7 @@ def _drawing(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
         toggle = f'<label class="fb-check">{box} draw dropped facts ({limit})</label>'
     title = f"Drawing of {plural(len(found.facts), 'fact')}; the table below says the same"
     return (
-        f'<div class="fb-graph"><iframe sandbox="allow-scripts" src="{esc(source)}" title="{esc(title)}"'
+        f'<div class="fb-graph"><iframe sandbox="allow-scripts" tabindex="-1" src="{esc(source)}" title="{esc(title)}"'
         f' referrerpolicy="no-referrer" '
         f'loading="lazy"></iframe>{toggle}</div>'
     )
