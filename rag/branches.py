@@ -14,7 +14,7 @@ from rag.errors import EncoderUnavailable
 from rag.fusion import FUSIONS, Ranking, as_ranking, single
 from rag.types import Branch, Fused, GraphEvidence, Hit, System, TextEvidence, VisualEvidence
 
-FUSION_DEPTH = 50
+FUSION_DEPTH = 30
 """Rankings are cut here before they are fused, so that ``k`` changes how much is shown and never the order."""
 
 

@@ -122,10 +122,10 @@ class MiniLM:
 
     def count_tokens(self, text: str) -> int:
         """Word pieces of the whole text, without [CLS] and [SEP]."""
-        return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return len(self._tokenizer.encode(_encodable(text), add_special_tokens=False).ids)
 
     def _pieces(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text).ids
+        ids: list[int] = self._tokenizer.encode(_encodable(text)).ids
         return ids if len(ids) <= self.max_tokens else [*ids[: self.max_tokens - 1], ids[-1]]
 
     def _forward(self, input_ids: NDArray[np.int64]) -> Vectors:
@@ -137,6 +137,11 @@ class MiniLM:
         }
         hidden = self._session.run(["last_hidden_state"], inputs)[0]
         return normalised(hidden.mean(axis=1))
+
+
+def _encodable(text: str) -> str:
+    """The text without lone surrogates, which JSON can carry and UTF-8 can't."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _load_minilm() -> TextEncoder:

@@ -19,7 +19,7 @@ RRF_K = 60
 
 def rrf(rankings: Sequence[Ranking], n: int | None = None, k: int = RRF_K) -> tuple[Fused, ...]:
     """Reciprocal rank fusion (Cormack et al., 2009): sum of 1 / (k + rank); a missing item adds nothing."""
-    return _fused(rankings, n, lambda found: sum(1 / (k + hit.rank) for hit in found.values()))
+    return _fused(rankings, n, lambda found: sum([1 / (k + hit.rank) for hit in found.values()]))
 
 
 def borda(rankings: Sequence[Ranking], n: int | None = None) -> tuple[Fused, ...]:
@@ -78,13 +78,15 @@ def _fused(
 ) -> tuple[Fused, ...]:
     # item -> {index of the ranking: its hit}, in the order in which items are first met
     found: dict[str, dict[int, Hit]] = {}
+    best: dict[str, int] = {}
     for i, ranking in enumerate(rankings):
         for hit in ranking:
-            found.setdefault(hit.item_id, {}).setdefault(i, hit)
-    scored = [
-        (-score(hits), min(hit.rank for hit in hits.values()), order, item)
-        for order, (item, hits) in enumerate(found.items())
-    ]
+            item = hit.item_id
+            if item not in found:
+                found[item], best[item] = {i: hit}, hit.rank
+            elif i not in found[item]:
+                found[item][i], best[item] = hit, min(best[item], hit.rank)
+    scored = [(-score(hits), best[item], order, item) for order, (item, hits) in enumerate(found.items())]
     scored.sort()
     return tuple(
         Fused(item, rank, -value, tuple(found[item].values()))

@@ -23,7 +23,7 @@ SYSTEMS: dict[str, System] = {
 
 LIMITS: dict[str, tuple[int, int]] = {
     "text_k": (1, 20),
-    "visual_depth": (1, 50),
+    "visual_depth": (1, 30),
     "captions_k": (1, 10),
     "max_facts": (0, 50),
     "min_entity_chars": (1, 50),

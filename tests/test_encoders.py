@@ -281,3 +281,9 @@ def test_question_path_never_asks_the_hub(monkeypatch: pytest.MonkeyPatch, tmp_p
 def test_torch_is_not_imported_for_text() -> None:
     code = "import sys; from rag.encoders import text_encoder; text_encoder().encode(['a']); sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def test_lone_surrogates_are_counted_and_encoded_like_any_other_character() -> None:
+    encoder = text_encoder(MINILM)
+    assert encoder.count_tokens("bad \ud800 text") > 0
+    assert encoder.encode(["bad \ud800 text"]).shape == (1, encoder.dimension)

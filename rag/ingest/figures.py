@@ -27,8 +27,8 @@ from rag.ingest.layout import (
 )
 from rag.types import BBox
 
-# Points. A rule this near touches a drawing; marks nearer than the second are one drawing; panels nearer than this can be one figure; labels are looked for this
-# far from a figure; a figure is at least this wide and high.
+# Points. A rule this near touches a drawing; marks nearer than the second are one drawing; panels nearer than this can be one
+# figure; labels are looked for this far from a figure; a figure is at least this wide and high.
 _TOUCH_GAP = 3.0
 _MARK_GAP = 14.0
 _PANEL_GAP = 60.0
