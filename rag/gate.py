@@ -65,12 +65,12 @@ def _agreement(view: _View) -> tuple[float, str]:
 
 def _same_page(view: _View) -> tuple[float, str]:
     same = view.crop_page in view.chunk_pages
-    return float(same), "it is" if same else "it is not"
+    return float(same), "yes" if same else "no"
 
 
 def _two_parts(view: _View) -> tuple[float, str]:
     found = _SECOND_PART.search(view.question)
-    return float(found is not None), "it has" if found else "it has not"
+    return float(found is not None), "yes" if found else "no"
 
 
 def _wording(view: _View) -> tuple[float, str]:
@@ -83,7 +83,7 @@ SIGNALS: dict[str, tuple[float, Callable[[_View], tuple[float, str]]]] = {
     "crop 1 against the best passage, BM25": (6.9, _words),
     "crop 1 against crop 2, cosine": (8.7, _lead),
     "the rankers agree on crop 1": (1.3, _agreement),
-    "crop 1 is on a page of the passages": (3.2, _same_page),
+    "crop 1 stands on a page of the passages": (3.2, _same_page),
     "the question has two parts": (-2.4, _two_parts),
     "the question names a figure or table": (3.0, _wording),
 }
@@ -129,13 +129,15 @@ def _wanted(
         why = f"the question's type is {question_type}"
         return ("pixels" if figure else "captions"), why, (Signal("question type", question_type),), "question type"
     total, signals = weigh(view_of(question, evidence, corpus))
-    strongest = max(signals, key=lambda name: signals[name][0])
     kept = (
         *(Signal(name, f"{words} ({weight:+.2f})") for name, (weight, words) in signals.items()),
         Signal("sum", f"{total:+.2f}, with {BIAS:+.2f} to begin with; pixels above 0"),
     )
     if total > 0:
-        return "pixels", f"a crop looks like the source ({strongest}: {signals[strongest][1]})", kept, "auto"
+        strongest = max(signals, key=lambda name: signals[name][0])
+        words = signals[strongest][1]
+        why = strongest if words == "yes" else f"{strongest}: {words}"
+        return "pixels", f"a crop looks like the source ({why})", kept, "auto"
     return (
         "captions",
         f"the passages look like the source (signals add up to {total:+.1f}, pixels above 0)",

@@ -115,7 +115,7 @@ def test_wording_that_names_a_modality(question, names):
 
 def test_a_crop_on_a_page_of_the_passages_counts_for_it():
     same = SimpleNamespace(chunks=_AnyItem("p1"), crops=_AnyItem("p1"))
-    name = "crop 1 is on a page of the passages"
+    name = "crop 1 stands on a page of the passages"
     assert (
         gate.weigh(gate.view_of("q", CLEAR, same))[1][name][0]
         > gate.weigh(gate.view_of("q", CLEAR, CORPUS))[1][name][0]
