@@ -149,3 +149,15 @@ def test_nothing_readable_leaves_nothing_behind(tmp_path):
     done = rag("ingest", source, "--out", tmp_path / "corpus")
     assert done.returncode == 1 and "damaged.pdf" in done.stderr
     assert [f.name for f in tmp_path.iterdir()] == ["damaged.pdf"]
+
+
+def test_a_reader_that_leaves_early_gets_no_traceback(small_folder):
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "rag", "ask", "How many women?", "--corpus", str(small_folder)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    process.wait(timeout=300)
+    assert "Traceback" not in errors and "Exception" not in errors
