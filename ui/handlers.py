@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import gradio as gr
@@ -13,20 +14,25 @@ import gradio as gr
 from rag import pricing
 from rag.corpus import Corpus
 from rag.errors import FuseboxError
+from rag.generators.access import OPERATOR, Access
 from rag.generators.registry import GENERATORS, GeneratorSpec, generator_named
 from rag.pipeline import ask
+from rag.pricing import Counter
 from rag.systems import LIMITS, preset_for, system_named, tuned
-from rag.types import Estimate, Generation, System, Trace
+from rag.types import Estimate, System, Trace
 from ui import text as words
-from ui.views import answer, chunks, counters, crops, graph, page, prompt
+from ui.keydesk import KeyDesk
+from ui.views import answer, chunks, counters, crops, generators, graph, page, prompt
 
 KNOBS = ("payload", "text_ranker", "text_k", "graph_mode", "max_facts", "visual_ranker", "visual_depth")
 """The settings that the page offers, in the order of its inputs."""
 
+DEFAULT_SYSTEM = "+both"
+
 REDRAW_S = 0.04
 """A growing answer is drawn at most this often."""
 
-VIEWS = ("answer", "counters", "text", "graph", "visual", "prompt")
+VIEWS = ("answer", "counters", "text", "graph", "visual", "prompt", "estimates")
 CHANGED_BY_ANSWER = ("answer", "counters", "text", "prompt")
 """The others stand since the prompt was built."""
 
@@ -52,92 +58,124 @@ def _is_whole(value: Any) -> bool:
 
 
 @dataclass(slots=True)
+class _Running:
+    """One question on its way: how it is stopped, and token counts, of which every view needs the same ones."""
+
+    spec: GeneratorSpec
+    stop: threading.Event
+    count: Counter = field(default_factory=lambda: lru_cache(maxsize=64)(pricing.default_counter()))
+
+
+@dataclass(slots=True)
 class Handlers:
-    """Everything the page's events call. Holds the corpus, which all sessions share, and per running question a stop
-    signal under
-    its session's key; answers live in the session's own state."""
+    """Everything the page's events call. Holds the corpus and the way to the generators, which all sessions share, and per
+    running question a stop signal under its session's key; answers live in the session's own state."""
 
     corpus: Corpus
     generators: Mapping[str, GeneratorSpec] = field(default_factory=lambda: GENERATORS)
+    access: Access = OPERATOR
+    desk: KeyDesk | None = None
     _stops: dict[str, threading.Event] = field(default_factory=dict)
 
     def ask(
         self, request: gr.Request, question: str, with_graph: bool, with_visual: bool, generator: str, *settings: Any
     ) -> Iterator[Update]:
         """Answer a question; yields updates for ``OUTPUTS``."""
-        stop = self._stops[str(request.session_hash)] = threading.Event()
+        session = str(request.session_hash)
+        stop = self._stops[session] = threading.Event()
         try:
-            spec = self._spec(generator)
+            if self.desk is not None:
+                self.desk.admit(request)
+            running = _Running(self._spec(generator), stop)
             system = system_of(with_graph, with_visual, dict(zip(KNOBS, settings, strict=True)))
-            yield from self._answer(question or "", system, spec, stop)
+            yield from self._answer(question or "", system, running, self.access.for_session(session))
         except FuseboxError as error:
             yield self._update(answer=answer.problem(str(error)), **_idle())
         finally:
             stop.set()
-            if self._stops.get(str(request.session_hash)) is stop:
-                del self._stops[str(request.session_hash)]
+            if self._stops.get(session) is stop:
+                del self._stops[session]
 
     def _spec(self, name: str) -> GeneratorSpec:
         return self.generators[name] if name in self.generators else generator_named(name)
 
-    def _answer(self, question: str, system: System, spec: GeneratorSpec, stop: threading.Event) -> Iterator[Update]:
+    def _answer(self, question: str, system: System, running: _Running, access: Access) -> Iterator[Update]:
         yield self._update(trace=None, **_busy())
-        trace, drawn, last = None, False, 0.0
-        for trace in ask(question, system, spec, self.corpus, stopped=stop.is_set):
+        trace, drawn, last, waiting = None, False, 0.0, ""
+        for trace in ask(question, system, running.spec, self.corpus, stopped=running.stop.is_set, access=access):
             now = time.perf_counter()
             if trace.prompt is not None and not drawn:
                 drawn = True
-                yield self._update(trace=trace, **self._views(trace, spec, running=True))
-            elif trace.generation is not None and now - last >= REDRAW_S:
-                last = now
-                yield self._update(trace=trace, answer=answer.render(trace, spec.label, running=True))
+                yield self._update(trace=trace, **self._views(trace, running, True))
+            elif trace.generation is not None and (now - last >= REDRAW_S or trace.generation.waiting != waiting):
+                last, waiting = now, trace.generation.waiting
+                yield self._update(answer=answer.render(trace, running.spec.label, running=True))
         if trace is not None:
-            yield self._update(trace=trace, **self._views(trace, spec, False, CHANGED_BY_ANSWER), **_idle())
+            yield self._update(trace=trace, **self._views(trace, running, False, CHANGED_BY_ANSWER), **_idle())
 
     def _views(
-        self, trace: Trace, spec: GeneratorSpec, running: bool, names: Collection[str] = VIEWS
+        self, trace: Trace, running: _Running, unfinished: bool, names: Collection[str] = VIEWS
     ) -> dict[str, str]:
         """The named views of a trace."""
-        tokens = self.tokens(trace, spec)
+        spec, tokens = running.spec, self.tokens(trace, running.spec, running.count)
         drawers: dict[str, Callable[[], str]] = {
-            "answer": lambda: answer.render(trace, spec.label, running),
-            "counters": lambda: counters.render(trace, tokens, spec.access == "embedded", self.elsewhere(trace)),
+            "answer": lambda: answer.render(trace, spec.label, unfinished),
+            "counters": lambda: counters.render(
+                trace, tokens, spec.access == "embedded", self.elsewhere(trace, running.count)
+            ),
             "text": lambda: chunks.render(trace, self.corpus),
             "graph": lambda: graph.render(trace, self.corpus),
             "visual": lambda: crops.render(trace, self.corpus),
-            "prompt": lambda: prompt.render(trace, tokens),
+            "prompt": lambda: prompt.render(trace, tokens, unfinished),
+            "estimates": lambda: generators.estimates(self.estimates(trace, running.count)),
         }
         return {name: drawers[name]() for name in names}
 
-    def tokens(self, trace: Trace, spec: GeneratorSpec) -> tuple[int, ...]:
+    def tokens(self, trace: Trace, spec: GeneratorSpec, count: Counter | None = None) -> tuple[int, ...]:
         """Estimated tokens per segment of the prompt, adding up to the count that the generator gave."""
         if trace.prompt is None:
             return ()
         usage = trace.generation.usage if trace.generation else None
-        return pricing.split(trace.prompt, spec, usage.input_tokens if usage else None)
+        return pricing.split(trace.prompt, spec, usage.input_tokens if usage else None, count)
 
-    def elsewhere(self, trace: Trace) -> tuple[tuple[str, Estimate], ...]:
-        """What this very prompt would take on each other generator, by label."""
+    def estimates(self, trace: Trace, count: Counter | None = None) -> dict[str, Estimate]:
+        """What this very prompt, with its images, would take on every generator, by name."""
         if trace.prompt is None:
-            return ()
-        others = [
-            spec for spec in self.generators.values() if spec.name != trace.generator and spec.access != "embedded"
-        ]
-        estimates = pricing.estimates(trace.prompt, others)
-        return tuple((spec.label, estimate) for spec, estimate in zip(others, estimates, strict=True))
+            return {}
+        specs = self.generators.values()
+        return dict(zip((spec.name for spec in specs), pricing.estimates(trace.prompt, specs, count), strict=True))
 
-    def stop(self, trace: Trace | None, request: gr.Request) -> Update:
-        """End the running question of this session and show what there is of it."""
+    def elsewhere(self, trace: Trace, count: Counter | None = None) -> tuple[tuple[str, Estimate], ...]:
+        """``estimates`` for each other generator that is asked over a network, by label."""
+        others = {n: s for n, s in self.generators.items() if n != trace.generator and s.access != "embedded"}
+        return tuple((others[n].label, e) for n, e in self.estimates(trace, count).items() if n in others)
+
+    def stop(self, request: gr.Request) -> Update:
+        """End the running question of this session; it then says itself how far it came and what that is thought to have
+        cost. Where none is running, Ask comes back."""
         running = self._stops.get(str(request.session_hash))
         if running is not None:
             running.set()
-        if trace is None:
-            return self._update(answer=answer.stopped_early(), **_idle())
-        spec = self._spec(trace.generator)
-        generation = trace.generation or Generation(text="")
-        if generation.finish is None:
-            trace = replace(trace, generation=replace(generation, finish="cancelled"))
-        return self._update(trace=trace, **self._views(trace, spec, False, CHANGED_BY_ANSWER), **_idle())
+            return self._update(stop=gr.update(value=words.STOPPING, interactive=False))
+        return self._update(**_idle())
+
+    def session(self, request: gr.Request) -> str:
+        """The session's name for the page's own requests (``ui.keydesk``)."""
+        return generators.session(str(request.session_hash))
+
+    def leave(self, request: gr.Request) -> None:
+        """The page was closed: its keys are forgotten."""
+        if self.desk is not None:
+            self.desk.forget(str(request.session_hash))
+
+    def warm(self, question: str) -> None:
+        """Answer once for nobody, so that the first person does not wait for what the first answer loads."""
+        spec = next(iter(self.generators.values()))
+        if spec.access == "embedded":
+            for _ in self._answer(
+                question, system_named(DEFAULT_SYSTEM), _Running(spec, threading.Event()), self.access
+            ):
+                pass
 
     def broke(self) -> Update:
         """A bug, not a ``FuseboxError``: the page says so and can be used again."""
@@ -163,4 +201,4 @@ def _busy() -> dict[str, Any]:
 
 
 def _idle() -> dict[str, Any]:
-    return {"ask": gr.update(visible=True), "stop": gr.update(visible=False)}
+    return {"ask": gr.update(visible=True), "stop": gr.update(visible=False, value=words.STOP, interactive=True)}

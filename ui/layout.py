@@ -8,31 +8,43 @@ from typing import Any
 import gradio as gr
 
 from rag.corpus import Corpus
+from rag.generators.access import Access
 from rag.generators.registry import GENERATORS, GeneratorSpec
+from rag.keys import SessionKeys
 from rag.settings import Settings
 from ui import frame, theme
 from ui import text as words
 from ui.handlers import Handlers
+from ui.keydesk import KeyDesk
 from ui.tabs import about, explore
 from ui.views.about import header
 
 
-def build(corpus: Corpus, settings: Settings, generators: Mapping[str, GeneratorSpec] = GENERATORS) -> gr.Blocks:
+def serve(corpus: Corpus, settings: Settings, generators: Mapping[str, GeneratorSpec] = GENERATORS) -> None:
+    """Serve the page until stopped: one way to the generators and one desk for visitors' keys per process."""
+    access = Access.of(settings)
+    keys = access.keys or SessionKeys(allowed=False)
+    desk = KeyDesk(keys, {spec.key_env for spec in generators.values() if spec.key_env})
+    handlers = Handlers(corpus, generators, access, desk)
+    handlers.warm(words.WARMING)
+    build(handlers, settings).launch(**launch_options(settings, desk))
+
+
+def build(handlers: Handlers, settings: Settings) -> gr.Blocks:
     """All tabs over one open corpus."""
-    handlers = Handlers(corpus, generators)
-    specs = list(generators.values())
+    corpus, specs = handlers.corpus, list(handlers.generators.values())
     with gr.Blocks(title=words.TITLE, fill_width=True, analytics_enabled=False) as page:
         gr.HTML(header(corpus), elem_id="header", apply_default_css=False, js_on_load=None)
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Explore", id="explore"):
-                explore.build(handlers, specs, settings.concurrency)
+                explore.build(handlers, specs, settings.concurrency, page)
             with gr.Tab("About", id="about"):
                 about.build(corpus, specs)
     page.queue(default_concurrency_limit=settings.concurrency, api_open=False)
     return page
 
 
-def launch_options(settings: Settings) -> dict[str, Any]:
+def launch_options(settings: Settings, desk: KeyDesk) -> dict[str, Any]:
     """Arguments of ``launch``: our address and looks, nothing from elsewhere, no inputs kept in browsers, no folder
     served."""
     return {
@@ -50,5 +62,5 @@ def launch_options(settings: Settings) -> dict[str, Any]:
         "max_file_size": "50mb",
         # A session keeps its last answer; with the default of 10,000 those of a busy day would fill the memory.
         "state_session_capacity": 500,
-        "app_kwargs": {"routes": [frame.route()]},
+        "app_kwargs": {"routes": [frame.route(), *([desk.route()] if desk.open else [])]},
     }

@@ -60,9 +60,15 @@ TRY_MORE = (
 )
 
 PARTIAL: dict[str, str] = {
-    "stopped": "You stopped this answer; what stands here is all there is of it, and its counts may be missing.",
+    "stopped": "You stopped this answer; what stands here is all there is of it, and its counts are estimates.",
     "cut": "The generator reached its token limit, so the end is missing.",
     "filtered": "The provider's content filter cut this answer, so the end is missing.",
+}
+
+EMPTY_END: dict[str, str] = {
+    "stopped": "You stopped before a word was written; the counts are estimates.",
+    "cut": "The generator reached its token limit before any answer came.",
+    "filtered": "The provider's content filter withheld the answer.",
 }
 
 STOPPED_EARLY = "You stopped before anything was found. Ask again when you like."
@@ -77,6 +83,24 @@ EMBEDDED_COST = "nothing leaves this machine"
 ELSEWHERE = "this prompt on other generators"
 
 SPLIT_EMPTY = "The prompt's split by evidence appears here."
+
+STOP = "Stop"
+STOPPING = "Stopping …"
+
+WARMING = "How many patients are in the table?"
+
+NO_KEY_NEEDED = "This generator needs no key. Choose one that needs one to enter yours."
+KEY_RULE = "Kept in this session's memory only, sent to nobody but the provider, and forgotten when you close the page."
+
+NO_CLIP_INDEX = "Without CLIP: python -m rag corpus FOLDER --add-clip"
+
+PRICES = (
+    "Prices are USD per million tokens, as read on the day given. An operator who knows newer ones puts them, and servers "
+    "of their own, into the TOML file that FUSEBOX_ENDPOINTS names. An estimate (≈) counts the prompt with the embedded "
+    "tokenizer and adds what the provider's rule gives for an image; after the call the provider's own count stands beside it."
+)
+
+BARS = "Bar: the ranker's score against its best one in this list."
 
 NO_BOXES = "This answer used nothing on this page."
 NO_IMAGE = "This corpus keeps no picture of this page; its text follows."

@@ -110,11 +110,109 @@ window.fusebox = (() => {
     live.setAttribute("role", "status");
     document.body.append(live);
     const say = () => {
+      openGate();
       const spoken = document.querySelector("#answer [data-spoken]")?.dataset.spoken ?? "";
       if (spoken && live.textContent !== spoken) live.textContent = spoken;
       if (!spoken) live.textContent = "";
     };
     waitFor(() => document.getElementById("answer"), (card) => new MutationObserver(say).observe(card, { childList: true, subtree: true }), 2000);
+  }
+
+  // --- the gate's signals: open where there is room, until the person says otherwise -------------------------------------------
+  let gateOpen = null;
+  const roomy = matchMedia("(min-width: 1181px)");
+  function openGate() {
+    const fold = document.querySelector("#answer .fb-gate details");
+    if (fold) fold.open = gateOpen ?? roomy.matches;
+  }
+
+  // --- generator cards: Gradio's radio buttons carry one text each; its lines are set as access, name, price and needs; after a
+  // question, what its prompt would take stands beside them --------------------------------------------------------------------
+  const cards = () => [...document.querySelectorAll("#generator .wrap label")];
+  const nameOf = (label) => label.querySelector("input")?.value ?? "";
+  function line(text, kind, tag = "small") {
+    const part = document.createElement(tag);
+    part.className = kind;
+    part.textContent = text;
+    return part;
+  }
+  function setCards() {
+    let access = "";
+    for (const label of cards()) {
+      const text = label.querySelector("span");
+      const lines = text.textContent.split("\n");
+      if (lines.length !== 4) continue;
+      if (lines[0] !== access) label.dataset.access = access = lines[0];
+      text.replaceChildren(line(lines[0], "fb-sr"), line(lines[1], "fb-name", "b"), line(lines[2], "fb-price"), line(lines[3], "fb-needs"));
+    }
+    showField();
+  }
+  function setEstimates() {
+    const source = document.querySelector("#estimates [data-estimates]");
+    if (!source) return;
+    const found = JSON.parse(source.dataset.estimates);
+    for (const label of cards()) {
+      const estimate = found[nameOf(label)];
+      const text = label.querySelector("span");
+      if (!estimate || !text.querySelector(".fb-price")) continue;
+      text.querySelector(".fb-price").textContent = estimate.price;
+      text.querySelector(".fb-tokens")?.remove();
+      text.querySelector(".fb-noted")?.remove();
+      text.append(line(estimate.tokens, "fb-tokens"));
+      if (estimate.note) text.append(line(estimate.note, "fb-noted"));
+    }
+    const told = document.querySelector('#generator [data-testid="block-info"] + div');
+    const words = told?.querySelector("p, span") ?? told;
+    if (words) words.textContent = source.dataset.told;
+  }
+
+  // --- a visitor's own key: sent past Gradio's events, and the field is emptied before the answer is there ------------------------
+  const keys = () => document.querySelector("#keys .fb-keys");
+  const chosen = () => document.querySelector("#generator input:checked")?.value ?? "";
+  const held = new Set();
+  function showField(told = "", bad = false) {
+    const box = keys();
+    if (!box) return;
+    const variables = JSON.parse(box.dataset.variables);
+    const wanted = variables[chosen()] ?? "";
+    for (const field of box.querySelectorAll(".fb-key")) {
+      field.hidden = field.dataset.variable !== wanted;
+      field.querySelector("[data-key-forget]").hidden = !held.has(field.dataset.variable);
+      if (field.hidden) field.querySelector("input").value = "";
+    }
+    box.querySelector("[data-no-key]").hidden = Boolean(wanted);
+    box.querySelector("[data-key-rule]").hidden = !wanted;
+    const line = box.querySelector(".fb-key-told");
+    line.textContent = told;
+    line.classList.toggle("bad", bad);
+    for (const label of cards()) {
+      const needs = label.querySelector(".fb-needs");
+      const variable = variables[nameOf(label)];
+      if (!needs || !variable) continue;
+      needs.dataset.before ??= needs.textContent;
+      const own = held.has(variable);
+      needs.textContent = own ? needs.dataset.before.replace(/(needs \S+|key set)$/, "your key") : needs.dataset.before;
+      needs.classList.toggle("own", own);
+    }
+  }
+  async function sendKey(field, key) {
+    const variable = field.dataset.variable;
+    const session = document.querySelector("#session [data-session]")?.dataset.session ?? "";
+    field.querySelector("input").value = "";
+    try {
+      const reply = await fetch(new URL("fusebox/key", document.baseURI), {
+        method: "POST", credentials: "same-origin", cache: "no-store", referrerPolicy: "no-referrer",
+        headers: { "Content-Type": "application/json" }, body: JSON.stringify({ session, variable, key }),
+      });
+      const { held: has, error } = await reply.json();
+      if (error) { showField(error, true); return; }
+      if (has) held.add(variable); else held.delete(variable);
+      showField(has ? "Your key is used from now on." : "Forgotten.");
+    } catch { showField("Fusebox could not be reached; enter the key again.", true); }
+  }
+  function useKey(field) {
+    const box = field.querySelector("input");
+    if (box.value.trim()) sendKey(field, box.value); else box.focus();
   }
 
   const ask = () => document.querySelector("#ask")?.click();
@@ -123,6 +221,9 @@ window.fusebox = (() => {
     "[data-jump]": (chip) => flash(item(chip.dataset.jump)),
     "[data-about]": (link) => about(link.dataset.about),
     "[data-page]": openPage,
+    "[data-key-use]": (button) => useKey(button.closest(".fb-key")),
+    "[data-key-forget]": (button) => sendKey(button.closest(".fb-key"), ""),
+    ".fb-gate summary": (fold) => { gateOpen = !fold.parentElement.open; },
     "[data-close]": () => dialog.close(),
     "[data-zoom]": (button) => setZoom({ in: zoom * 1.25, out: zoom / 1.25, fit: 1 }[button.dataset.zoom]),
   };
@@ -133,11 +234,14 @@ window.fusebox = (() => {
     }
   });
   document.addEventListener("change", (event) => {
+    if (event.target.closest?.("#generator")) showField();
     const box = event.target.closest?.("[data-graph-dropped]");
     const frame = box?.closest(".fb-graph")?.querySelector("iframe");
     if (frame) tell(frame, { dropped: box.checked });
   });
   document.addEventListener("keydown", (event) => {
+    const field = event.target.closest?.(".fb-key input") && event.target.closest(".fb-key");
+    if (field && event.key === "Enter") { event.preventDefault(); useKey(field); return; }
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !dialog?.open) { event.preventDefault(); ask(); }
     if (dialog?.open && !event.ctrlKey && !event.metaKey && !event.altKey) {
       const step = { ArrowLeft: "Previous page", ArrowRight: "Next page" }[event.key];
@@ -147,29 +251,17 @@ window.fusebox = (() => {
   addEventListener("message", onMessage);
   system.addEventListener("change", applyTheme);
 
-  // --- generator cards: Gradio's radio buttons carry one text each; its lines are set as access, name, price and needs -----------------
-  function setCards() {
-    let access = "";
-    for (const label of document.querySelectorAll("#generator .wrap label")) {
-      const text = label.querySelector("span");
-      const lines = text.textContent.split("\n");
-      if (lines.length !== 4) continue;
-      if (lines[0] !== access) label.dataset.access = access = lines[0];
-      text.replaceChildren(...lines.map((line, index) => {
-        const part = document.createElement(index === 1 ? "b" : "small");
-        part.className = ["fb-sr", "fb-name", "fb-price", "fb-needs"][index];
-        part.textContent = line;
-        return part;
-      }));
-    }
-  }
-
   function start() {
     applyTheme();
     // Gradio sets the class itself when it starts and when the system changes; the person's choice wins.
     new MutationObserver(applyTheme).observe(document.body, { attributes: true, attributeFilter: ["class"] });
     listen();
     waitFor(() => document.querySelector("#generator .wrap label"), setCards, 2000);
+    waitFor(() => document.getElementById("estimates"), (view) => new MutationObserver(setEstimates).observe(view, { childList: true, subtree: true, attributes: true }), 2000);
+    // The fold-out's content may come and go with it.
+    waitFor(() => document.getElementById("own-key"), (fold) => new MutationObserver((changes) => {
+      if (changes.some(({ addedNodes }) => [...addedNodes].some((node) => node.querySelector?.(".fb-keys") ?? false))) showField();
+    }).observe(fold, { childList: true, subtree: true }), 2000);
   }
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start); else start();
 

@@ -16,7 +16,7 @@ from rag.errors import GeneratorError
 from rag.generators.registry import GENERATORS
 from rag.settings import Settings
 from rag.types import Delta, Prompt
-from ui.layout import build, launch_options
+from ui.layout import serve
 
 
 class Endless:
@@ -61,10 +61,10 @@ def main(corpus: str, port: str) -> None:
         name: replace(base, name=name, label=label, access="diagnostic", maker=lambda spec, call, kind=kind: kind())
         for name, label, kind in extra
     }
-    settings = Settings(corpus=Path(corpus), port=int(port))
+    settings = replace(Settings.from_env(), corpus=Path(corpus), port=int(port))
     opened = open_corpus(settings.corpus)
     opened.warm()
-    build(opened, settings, {**GENERATORS, **tests}).launch(**launch_options(settings))
+    serve(opened, settings, {**GENERATORS, **tests})
 
 
 if __name__ == "__main__":

@@ -10,15 +10,12 @@ from typing import Any
 import gradio as gr
 
 from rag.generators.registry import GeneratorSpec
-from rag.keys import from_environment
-from rag.pricing import ASSUMED_OUTPUT_TOKENS, cost_usd
 from rag.systems import CHOICES, LIMITS, SYSTEMS
 from ui import text as words
-from ui.handlers import KNOBS, OUTPUTS, Handlers
-from ui.views import answer, chunks, counters, crops, graph, prompt
-from ui.views.markup import money
+from ui.handlers import DEFAULT_SYSTEM, KNOBS, OUTPUTS, Handlers
+from ui.views import answer, chunks, counters, crops, generators, graph, prompt
 
-DEFAULT = SYSTEMS["+both"]
+DEFAULT = SYSTEMS[DEFAULT_SYSTEM]
 
 PRESETS_JS = json.dumps({name: ["graph" in s.branches, "visual" in s.branches] for name, s in SYSTEMS.items()})
 
@@ -51,17 +48,15 @@ SETTINGS: dict[str, Knob] = {
     "visual_depth": Knob("Crops scored", "listed; what is sent is the gate's affair"),
 }
 
-TYPICAL_INPUT_TOKENS = 700
-"""Three chunks, a few facts and a caption; a crop's pixels come on top."""
-
 PAYLOAD = Knob("Visual payload", "what of a crop is sent; auto lets the gate decide")
 
 
-def build(handlers: Handlers, generators: Iterable[GeneratorSpec], concurrency: int) -> None:
-    """All components of the tab, and their wiring."""
+def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, page: gr.Blocks) -> None:
+    """All components of the tab, and their wiring; ``page`` is the whole, for its own events."""
+    own_keys = handlers.desk is not None and handlers.desk.open
     with gr.Row(elem_id="explore", equal_height=False):
         with gr.Column(scale=0, min_width=0, elem_id="controls"):
-            controls = _controls(generators)
+            controls = _controls(list(specs), own_keys)
         with gr.Column(scale=1, min_width=0, elem_id="main"):
             question, ask, stop = _question_row()
             chips = _examples(handlers.corpus.manifest.name)
@@ -88,7 +83,8 @@ def build(handlers: Handlers, generators: Iterable[GeneratorSpec], concurrency: 
     )
     asking.failure(handlers.broke, None, outputs, show_progress="hidden", api_visibility="private", queue=False)
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
-    stop.click(handlers.stop, [trace], outputs, cancels=[asking], **quiet)
+    # Not cancelled from outside: the question ends itself, so that what it came to is counted.
+    stop.click(handlers.stop, None, outputs, **quiet)
     for chip, example in chips:
         chip.click(None, None, question, js=f"() => {json.dumps(example.question)}", **quiet).then(
             None, js="() => window.fusebox.ask()", **quiet
@@ -98,6 +94,9 @@ def build(handlers: Handlers, generators: Iterable[GeneratorSpec], concurrency: 
     )
     opening.then(None, js="() => window.fusebox.showPage()", **quiet)
     _agree(controls, quiet)
+    if own_keys:
+        page.load(handlers.session, None, _html("", "session"), **quiet)
+        page.unload(handlers.leave)
 
 
 def _agree(controls: Mapping[str, gr.components.Component], quiet: Mapping[str, Any]) -> None:
@@ -111,8 +110,8 @@ def _agree(controls: Mapping[str, gr.components.Component], quiet: Mapping[str, 
     controls["reset"].click(None, None, tuned, js=f"() => {defaults}", **quiet)
 
 
-def _controls(generators: Iterable[GeneratorSpec]) -> dict[str, Any]:
-    specs = sorted(generators, key=lambda spec: list(words.ACCESS).index(spec.access))
+def _controls(specs: list[GeneratorSpec], own_keys: bool) -> dict[str, Any]:
+    specs = sorted(specs, key=lambda spec: list(words.ACCESS).index(spec.access))
     built: dict[str, Any] = {}
     with gr.Column(elem_id="card-system", min_width=0):
         built["preset"] = gr.Radio(list(SYSTEMS), value=DEFAULT.name, label="System", elem_id="preset")
@@ -126,10 +125,10 @@ def _controls(generators: Iterable[GeneratorSpec]) -> dict[str, Any]:
                 container=False,
             )
     built["generator"] = gr.Radio(
-        [(card(spec), spec.name) for spec in specs],
+        [(generators.card(spec), spec.name) for spec in specs],
         value=specs[0].name,
         label="Generator",
-        info=f"≈ price of 100 questions of {TYPICAL_INPUT_TOKENS} tokens",
+        info=generators.BEFORE,
         elem_id="generator",
     )
     built["payload"] = _choice("payload", PAYLOAD, CHOICES["payload"], "payload")
@@ -139,6 +138,9 @@ def _controls(generators: Iterable[GeneratorSpec]) -> dict[str, Any]:
                 _slider(name, knob) if name in LIMITS else _choice(name, knob, CHOICES[name], name.replace("_", "-"))
             )
         built["reset"] = gr.Button("Reset to defaults", size="sm", elem_id="reset")
+    if own_keys:
+        with gr.Accordion("Your own key", open=False, elem_id="own-key"):
+            _html(generators.key_fields(specs), "keys")
     return built
 
 
@@ -169,26 +171,6 @@ def _slider(name: str, knob: Knob) -> gr.Slider:
     )
 
 
-def card(spec: GeneratorSpec) -> str:
-    """A generator in four lines: access, name, price, needs. The script of the page sets them as a card under its
-    access."""
-    sight = "sees images · " if spec.vision else ""
-    return "\n".join((words.ACCESS[spec.access][0], spec.label, price(spec), sight + needs(spec)))
-
-
-def needs(spec: GeneratorSpec) -> str:
-    """What it takes to ask this generator here, now."""
-    if not spec.key_env:
-        return spec.needs.removeprefix("nothing: ")
-    return "key set" if from_environment(spec.key_env).secret else f"needs {spec.key_env}"
-
-
-def price(spec: GeneratorSpec) -> str:
-    """USD for 100 typical questions, ``free``, or unknown."""
-    cost = cost_usd(spec, TYPICAL_INPUT_TOKENS, ASSUMED_OUTPUT_TOKENS)
-    return "price unknown" if cost is None else "free" if cost == 0 else f"≈ {money(100 * cost)}"
-
-
 def _question_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
     with gr.Row(elem_id="ask-row", equal_height=True):
         question = gr.Textbox(
@@ -202,7 +184,7 @@ def _question_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
             elem_id="question",
         )
         ask = gr.Button("Ask", variant="primary", elem_id="ask", scale=0, min_width=84)
-        stop = gr.Button("Stop", variant="stop", elem_id="stop", scale=0, min_width=84, visible=False)
+        stop = gr.Button(words.STOP, variant="stop", elem_id="stop", scale=0, min_width=84, visible=False)
     return question, ask, stop
 
 
@@ -234,6 +216,7 @@ def _views(handlers: Handlers) -> dict[str, gr.HTML]:
         views["graph"] = _html(graph.render(None, corpus), "graph")
         views["visual"] = _html(crops.render(None, corpus), "visual")
     views["prompt"] = _html(prompt.empty(), "prompt")
+    views["estimates"] = _html("", "estimates")
     return views
 
 

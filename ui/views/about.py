@@ -9,6 +9,7 @@ from rag.corpus import Corpus
 from rag.encoders import image_encoder
 from rag.errors import EncoderUnavailable
 from rag.generators.registry import GeneratorSpec
+from rag.pricing import image_rule
 from rag.types import Document
 from ui import text as words
 from ui.views.markup import bdi, esc, plural
@@ -34,7 +35,10 @@ def header(corpus: Corpus) -> str:
 def clip_state(corpus: Corpus) -> str:
     """Whether the CLIP ranker is there, in one sentence; never downloads."""
     if not corpus.visual_encoder_ids:
-        return "The CLIP ranker is missing: this corpus has no index of its crops' pixels."
+        return (
+            "The CLIP ranker is missing: this corpus has no index of its crops' pixels; "
+            "python -m rag corpus FOLDER --add-clip makes one."
+        )
     reasons = []
     for encoder_id in corpus.visual_encoder_ids:
         try:
@@ -53,7 +57,10 @@ def render(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> str:
         f'<ul class="fb-branches">{_branches()}</ul></section>'
         f'<section class="fb-card"><h2>What is running</h2><div class="fb-scroll" tabindex="0" role="region"'
         f' aria-label="What is running">'
-        f"{_running(corpus, generators)}</div></section>"
+        f"{_running(corpus)}</div></section>"
+        f'<section class="fb-card"><h2>Generators</h2><div class="fb-scroll" tabindex="0" role="region"'
+        f' aria-label="Generators, scrollable">{_generators(generators)}</div>'
+        f'<p class="fb-hint">{esc(words.PRICES)}</p></section>'
         f'<section class="fb-card"><h2>Documents</h2>{_documents(corpus)}</section></div>'
     )
 
@@ -64,7 +71,7 @@ def _branches() -> str:
     )
 
 
-def _running(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> str:
+def _running(corpus: Corpus) -> str:
     manifest = corpus.manifest
     origins = sorted({triple.origin for triple in corpus.triples}) or ["none"]
     indices = [f"{e.purpose}: {e.encoder}, {e.count:,} × {e.dimension}, {e.metric}" for e in manifest.indices]
@@ -75,13 +82,39 @@ def _running(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> str:
         ("Indices", indices),
         ("CLIP", [clip_state(corpus)]),
         ("Triples by", origins),
-        ("Generators", [f"{spec.label}: {words.ACCESS[spec.access][1]}; needs {spec.needs}" for spec in generators]),
         ("Made with", [", ".join(f"{tool} {version}" for tool, version in manifest.tools.items())]),
     ]
     body = "".join(
         f"<tr><th scope=row>{esc(name)}</th><td>{'<br>'.join(map(bdi, values))}</td></tr>" for name, values in rows
     )
     return f'<table class="fb-table fb-running"><caption class="fb-sr">What is running</caption>{body}</table>'
+
+
+_GENERATOR_COLUMNS = ("generator", "access", "needs", "USD/M in", "USD/M out", "prices from", "tokens of an image")
+
+
+def _generators(generators: Iterable[GeneratorSpec]) -> str:
+    head = "".join(f"<th scope=col>{name}</th>" for name in _GENERATOR_COLUMNS)
+    rows = "".join(map(_generator, generators))
+    return (
+        '<table class="fb-table fb-generators"><caption class="fb-sr">Generators, what they need and cost</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def _generator(spec: GeneratorSpec) -> str:
+    model = f"<br><small>{bdi(spec.model)}</small>" if spec.model and spec.model != spec.label else ""
+    access, told = words.ACCESS[spec.access]
+    prices = (spec.usd_per_million_input, spec.usd_per_million_output)
+    read = f", read {spec.prices_read}" if spec.prices_read else ""
+    source = "–" if prices == (0, 0) and not spec.prices_source else f"{spec.prices_source or 'unknown'}{read}"
+    rule = image_rule(spec.image_rule)
+    image = "takes none" if not spec.vision else rule.source if rule else "unknown"
+    shown = "".join(f"<td>{'unknown' if usd is None else f'{usd:g}'}</td>" for usd in prices)
+    return (
+        f"<tr><th scope=row>{bdi(spec.label)}{model}</th><td>{esc(access)}<br><small>{esc(told)}</small></td>"
+        f"<td>{bdi(spec.needs)}</td>{shown}<td>{bdi(source)}</td><td><small>{bdi(image)}</small></td></tr>"
+    )
 
 
 def _counts(corpus: Corpus) -> str:

@@ -11,7 +11,7 @@ from ui.views.markup import esc, plural, tag_chip
 
 _SEPARATOR = re.compile(r"\s*[,;]?\s*")
 
-ICONS = {"gate": "◧", "abstained": "∅", "error": "!", "partial": "◔"}
+ICONS = {"gate": "◧", "abstained": "∅", "error": "!", "partial": "◔", "waiting": "◷"}
 
 
 def empty(documents: int) -> str:
@@ -44,11 +44,12 @@ def render(trace: Trace, generator_label: str, running: bool) -> str:
     """The card for a trace, finished or not."""
     kind = state(trace, running)
     title, status = _TITLES[kind]
-    if running and trace.generation and trace.generation.waiting:
-        status = trace.generation.waiting
+    waiting = trace.generation.waiting if running and trace.generation else ""
+    if kind in _WITHHELD and not (trace.generation and trace.generation.text.strip()):
+        title, status = _WITHHELD[kind]
     body = _BODIES.get(kind, _said)(trace)
     gate = gate_line(trace.evidence.gate)
-    spoken = "" if running else f"{title}. {trace.generation.text if trace.generation else ''}"
+    spoken = waiting if running else f"{title}. {trace.generation.text if trace.generation else ''}"
     return _card(kind, title, generator_label if not status else f"{generator_label} · {status}", body + gate, spoken)
 
 
@@ -78,6 +79,14 @@ _TITLES: dict[str, tuple[str, str]] = {
 }
 
 
+_WITHHELD: dict[str, tuple[str, str]] = {
+    "cut": ("No answer", "reached the token limit"),
+    "filtered": ("No answer", "withheld by the provider's filter"),
+    "stopped": ("No answer", "stopped"),
+}
+"""Ends without a word of an answer: there is nothing partial about them."""
+
+
 def _said(trace: Trace) -> str:
     text = trace.generation.text if trace.generation else ""
     return f'<p class="fb-answer" dir="auto">{with_chips(text, trace.citations)}</p>' if text.strip() else ""
@@ -87,7 +96,11 @@ _WAIT = '<p class="fb-answer"><span class="fb-caret"></span></p>'
 
 
 def _reading(trace: Trace) -> str:
-    return _WAIT
+    waiting = trace.generation.waiting if trace.generation else ""
+    if not waiting:
+        return _WAIT
+    icon = f'<span class="fb-icon" aria-hidden="true">{ICONS["waiting"]}</span>'
+    return f'{_WAIT}<p class="fb-hint fb-waiting">{icon}{esc(waiting)}</p>'
 
 
 def _streaming(trace: Trace) -> str:
@@ -108,8 +121,9 @@ def _what_to_try(trace: Trace) -> str:
 
 def _partial(trace: Trace) -> str:
     said = trace.generation.notice if trace.generation else ""
-    why = said or words.PARTIAL[state(trace, running=False)]
-    return f'{_said(trace)}<p class="fb-hint"><span class="fb-icon">{ICONS["partial"]}</span>{esc(why)}</p>'
+    shown = _said(trace)
+    why = said or (words.PARTIAL if shown else words.EMPTY_END)[state(trace, running=False)]
+    return f'{shown}<p class="fb-hint fb-why"><span class="fb-icon">{ICONS["partial"]}</span>{esc(why)}</p>'
 
 
 def _failed(trace: Trace) -> str:
@@ -162,11 +176,10 @@ def gate_line(gate: GateDecision | None) -> str:
     sentence = f'<span class="fb-icon" aria-hidden="true">{ICONS["gate"]}</span>{esc(gate.reason)}'
     if not gate.signals:
         return f'<div class="fb-gate"><p>{sentence}</p></div>'
-    rows = "".join(f"<tr><th scope=row>{esc(s.name)}</th><td>{esc(s.value)}</td></tr>" for s in gate.signals)
+    rows = "".join(f"<div><dt>{esc(s.name)}</dt><dd>{esc(s.value)}</dd></div>" for s in gate.signals)
     return (
         f'<div class="fb-gate"><p>{sentence}</p><details><summary>signals</summary>'
-        f'<table class="fb-table"><caption class="fb-sr">What the gate looked at</caption>{rows}</table></details>'
-        f"</div>"
+        f'<dl class="fb-signals" aria-label="What the gate looked at">{rows}</dl></details></div>'
     )
 
 

@@ -28,19 +28,31 @@ def render(trace: Trace, tokens: Sequence[int], embedded: bool, elsewhere: Seque
     """
     generation = trace.generation
     usage = generation.usage if generation else None
+    before = None if embedded or generation is None else generation.estimate
     tiles = (
-        _input(usage, tokens),
-        _tile(_count(usage.output_tokens if usage else None, usage), _output_label(usage)),
+        _input(usage, tokens, before),
+        _tile(_count(usage.output_tokens if usage else None, usage), *_output_labels(usage)),
         _times(trace, generation),
-        _cost(generation, embedded),
+        _cost(generation, embedded, before),
     )
     return _card(f'<div class="fb-tiles">{"".join(tiles)}</div>{_split(trace, tokens)}{_elsewhere(elsewhere)}')
 
 
-def _input(usage: Usage | None, tokens: Sequence[int]) -> str:
+def _input(usage: Usage | None, tokens: Sequence[int], before: Estimate | None) -> str:
     if usage is None and tokens:
         return _tile(f"≈ {sum(tokens):,}", "input tokens")
-    return _tile(_count(usage.input_tokens if usage else None, usage), "input tokens")
+    labels = ["input tokens"]
+    if usage and usage.source == "reported" and usage.input_tokens is not None and before is not None:
+        labels = ["input tokens, reported", _against(before.input_tokens, usage.input_tokens)]
+    return _tile(_count(usage.input_tokens if usage else None, usage), *labels)
+
+
+def _against(estimated: int | None, reported: int) -> str:
+    """The estimate from before the call, and by how much it missed what was reported."""
+    if estimated is None:
+        return "not estimated before"
+    off = f" ({100 * (estimated - reported) / reported:+.0f} %)" if reported else ""
+    return f"estimated ≈ {estimated:,}{off}"
 
 
 def _count(count: int | None, usage: Usage | None) -> str:
@@ -51,10 +63,13 @@ def _count(count: int | None, usage: Usage | None) -> str:
     return f"≈ {count:,}" if usage.source == "estimated" else f"{count:,}"
 
 
-def _output_label(usage: Usage | None) -> str:
-    if usage and usage.reasoning_tokens:
-        return f"output tokens, {usage.reasoning_tokens:,} of them reasoning"
-    return "output tokens"
+def _output_labels(usage: Usage | None) -> tuple[str, ...]:
+    if usage is None or not usage.reasoning_tokens:
+        return ("output tokens",)
+    reasoning = f"reasoning {usage.reasoning_tokens:,}"
+    if usage.output_tokens is None:
+        return "output tokens", reasoning
+    return "output tokens", f"{reasoning} · answer {max(0, usage.output_tokens - usage.reasoning_tokens):,}"
 
 
 def retrieval_ms(trace: Trace) -> float | None:
@@ -76,7 +91,7 @@ def _times(trace: Trace, generation: Generation | None) -> str:
     )
 
 
-def _cost(generation: Generation | None, embedded: bool) -> str:
+def _cost(generation: Generation | None, embedded: bool, before: Estimate | None) -> str:
     if generation is None or generation.finish is None:
         return _tile(_DASH, "cost")
     if embedded:
@@ -84,7 +99,10 @@ def _cost(generation: Generation | None, embedded: bool) -> str:
     if generation.cost_usd is None:
         return _tile("unknown", "cost: no price or no count")
     about = "≈ " if generation.usage is None or generation.usage.source == "estimated" else ""
-    return _tile(f"{about}{money(generation.cost_usd)}", f"{about}{money(100 * generation.cost_usd)} per 100 questions")
+    labels = [f"{about}{money(100 * generation.cost_usd)} per 100 questions"]
+    if not about and before is not None and before.cost_usd is not None:
+        labels.append(f"estimated ≈ {money(before.cost_usd)}")
+    return _tile(f"{about}{money(generation.cost_usd)}", *labels)
 
 
 def _tile(value: str, *labels: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rag.corpus import Corpus
 from rag.types import Crop, Fused, Trace
 from ui import text as words
 from ui.views import marks
-from ui.views.chunks import ranks
+from ui.views.chunks import best_scores, ranks
 from ui.views.markup import (
     column,
     empty,
@@ -37,14 +39,24 @@ def render(trace: Trace | None, corpus: Corpus) -> str:
     visual = trace.evidence.visual
     if visual is None:
         return column("visual", "Visual", total, empty(words.WAITING["visual"]))
-    note = f'<p class="fb-note">{esc(visual.note)}</p>' if visual.note else ""
+    note = _note(visual.note, trace, corpus)
     if not visual.hits:
         return column("visual", "Visual", f"0 of {total}", note + empty(words.NOTHING["visual"]))
     tags = tags_by_item(trace.prompt)
-    best = max(abs(hit.score) for hit in visual.hits) or 1.0
+    best = best_scores(visual.hits)
     items = "".join(_item(hit, tags.get(hit.item_id, ""), best, trace, corpus) for hit in visual.hits)
     count = f"{len(visual.hits)} of {total}"
     return column("visual", "Visual", count, f'{note}<ol class="fb-items fb-crops">{items}</ol>')
+
+
+def _note(note: str, trace: Trace, corpus: Corpus) -> str:
+    """That a ranker is missing: aloud to those who chose it, in one quiet line to all others."""
+    if not note:
+        return ""
+    if trace.system.visual_ranker in ("clip", "fused"):
+        return f'<p class="fb-note" role="note">{esc(note)}</p>'
+    short = note if corpus.visual_encoder_ids else words.NO_CLIP_INDEX
+    return f'<p class="fb-aside" title="{esc(note)}">{esc(short)}</p>'
 
 
 def sent_as(trace: Trace, crop_id: str) -> str:
@@ -57,7 +69,7 @@ def sent_as(trace: Trace, crop_id: str) -> str:
     return "sent as text" if gate.read_off else "caption sent"
 
 
-def _item(hit: Fused, tag: str, best: float, trace: Trace, corpus: Corpus) -> str:
+def _item(hit: Fused, tag: str, best: Mapping[str, float], trace: Trace, corpus: Corpus) -> str:
     crop = corpus.crops[hit.item_id]
     page = corpus.pages[crop.page_id]
     sent = sent_as(trace, crop.id)

@@ -240,8 +240,8 @@ def thumbnail(path: Path, width: int) -> tuple[str, int, int]:
     """
     with Image.open(path) as opened:
         image = opened.convert("RGB")
-    if image.width > width:
-        image = image.resize((width, max(1, round(image.height * width / image.width))), Image.Resampling.LANCZOS)
+    # Reduced by a whole factor first, and packed with little effort: five of these are on the way to an answer.
+    image.thumbnail((width, image.height), Image.Resampling.LANCZOS, reducing_gap=2.0)
     buffer = io.BytesIO()
-    image.save(buffer, "WEBP", quality=80, method=4)
+    image.save(buffer, "WEBP", quality=80, method=1)
     return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode("ascii"), image.width, image.height

@@ -13,8 +13,9 @@ from ui.views.markup import BRANCH_OF_SEGMENT, esc, plural
 _UNSAFE_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
-def render(trace: Trace, tokens: Sequence[int]) -> str:
-    """A fold-out with every segment, its tag and its estimated tokens."""
+def render(trace: Trace, tokens: Sequence[int], unfinished: bool = False) -> str:
+    """A fold-out with every segment, its tag and its estimated tokens; the trace to take along once it is ``unfinished`` no
+    more."""
     if trace.prompt is None:
         return ""
     segments = trace.prompt.segments
@@ -23,7 +24,7 @@ def render(trace: Trace, tokens: Sequence[int]) -> str:
     return (
         f'<section class="fb-card fb-prompt" aria-label="Prompt and trace"><details><summary><h2>Prompt as sent</h2>'
         f'<span class="fb-count">{told}</span></summary><div class="fb-segments">{rows}</div>'
-        f"</details>{_download(trace)}</section>"
+        f"</details>{'' if unfinished else _download(trace)}</section>"
     )
 
 
@@ -35,7 +36,7 @@ def empty() -> str:
 def _segment(segment: Segment, tokens: int) -> str:
     kind = BRANCH_OF_SEGMENT[segment.kind]
     tag = f'<span class="fb-tag {kind}">{esc(segment.tag)}</span>' if segment.tag else ""
-    count = "not counted" if segment.kind == "image" else f"≈ {tokens:,}"
+    count = "not known" if segment.kind == "image" and not tokens else f"≈ {tokens:,}"
     return (
         f'<div class="fb-segment {kind}"><div class="fb-meta"><span>{esc(segment.kind)}</span>{tag}'
         f'<span class="fb-score">{count}</span></div>'
@@ -52,7 +53,7 @@ def file_name(trace: Trace) -> str:
 
 def _download(trace: Trace) -> str:
     """The trace inside its own link: no temporary file, nothing left on the server."""
-    document = traces.dumps(trace, indent=1).encode("utf-8", "replace")
+    document = traces.dumps(trace).encode("utf-8", "replace")
     data = base64.b64encode(document).decode("ascii")
     return (
         f'<a class="fb-button" id="fb-trace" download="{esc(file_name(trace))}"'

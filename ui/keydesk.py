@@ -1,0 +1,175 @@
+"""Where a visitor's own key comes in: ``POST /fusebox/key``, apart from Gradio's events.
+
+A component's value travels through Gradio's queue, which keeps, diffs and may record what passes through it. So the key is no
+component's value: the page sends it here and empties the field, and from here it goes into ``rag.keys.SessionKeys`` and
+nowhere else. Nothing ever gives it back; the answer says only whether there is one.
+
+A session is named by the hash that its page carries, which also stands in addresses. So that nobody who has seen one can put
+a key into somebody else's session or ask with somebody else's key, the first key binds the session to the browser, by a cookie
+that no script can read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import gradio as gr
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from rag.errors import UsageError
+from rag.keys import MAX_SESSIONS, SessionKeys
+
+KEY_URL = "fusebox/key"
+COOKIE = "fusebox-visitor"
+MAX_BODY_BYTES = 4_096
+MAX_SESSION_CHARS = 64
+
+_ELSEWHERE = "A key can be entered on Fusebox's own page only; open it and enter the key there."
+_NOT_READ = "This request is not one of Fusebox's page; reload the page and enter the key again."
+_NOT_YOURS = "This session belongs to another browser; reload the page to get one of your own."
+_NO_SUCH_VARIABLE = "No generator here needs such a key; reload the page and choose one that needs a key."
+
+
+class KeyDesk:
+    """Takes visitors' keys in and checks who may use them.
+
+    Args:
+        keys: where keys are kept.
+        variables: names of the keys that some generator needs; no other name is taken.
+    """
+
+    def __init__(self, keys: SessionKeys, variables: Collection[str]) -> None:
+        self._keys, self._variables = keys, frozenset(variables)
+        self._owners: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def open(self) -> bool:
+        """Whether visitors may bring keys, and there is a generator that needs one."""
+        return self._keys.allowed and bool(self._variables)
+
+    def route(self) -> Route:
+        """To be handed to Gradio's server."""
+        return Route(f"/{KEY_URL}", self.serve, methods=["POST"])
+
+    async def serve(self, request: Request) -> JSONResponse:
+        """Keep or (an empty key) forget one key; says whether the session now has it."""
+        known, headers = request.cookies.get(COOKIE), {"Cache-Control": "no-store"}
+        token = known or secrets.token_urlsafe(32)
+        try:
+            session, variable, key = await _read(request)
+            held = self.take(session, variable, key, token)
+        except UsageError as error:
+            return JSONResponse({"error": str(error)}, 400, headers)
+        return JSONResponse(
+            {"held": held}, 200, headers if known else headers | {"Set-Cookie": _cookie(request, token)}
+        )
+
+    def take(self, session: str, variable: str, key: str, token: str) -> bool:
+        """Keep ``key`` for a session, or forget it where it is empty.
+
+        Returns:
+            Whether the session now has this key.
+
+        Raises:
+            UsageError: no key, no such variable, own keys are switched off, or the session is another browser's.
+        """
+        if variable not in self._variables:
+            raise UsageError(_NO_SUCH_VARIABLE)
+        self._bind(session, _digest(token))
+        self._keys.put(session, variable, key)
+        return self._keys.get(session, variable) is not None
+
+    def admit(self, request: gr.Request) -> None:
+        """Let a session's question pass.
+
+        Raises:
+            UsageError: the session has keys and the request comes from another browser than they.
+        """
+        session = str(request.session_hash)
+        with self._lock:
+            owner = self._owners.get(session)
+            if owner is None:
+                return
+            self._owners.move_to_end(session)
+        if not hmac.compare_digest(owner, _digest(_cookies(request).get(COOKIE, ""))):
+            raise UsageError(_NOT_YOURS)
+
+    def forget(self, session: str) -> None:
+        """Drop a session's keys: its page was closed."""
+        with self._lock:
+            self._owners.pop(session, None)
+            self._keys.forget(session)
+
+    def _bind(self, session: str, owner: bytes) -> None:
+        with self._lock:
+            if not hmac.compare_digest(self._owners.setdefault(session, owner), owner):
+                raise UsageError(_NOT_YOURS)
+            self._owners.move_to_end(session)
+            while len(self._owners) > MAX_SESSIONS:
+                longest_idle, _ = self._owners.popitem(last=False)
+                self._keys.forget(longest_idle)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+def _cookies(request: gr.Request) -> Mapping[str, str]:
+    inner = request.request
+    return inner.cookies if inner is not None else {}
+
+
+async def _read(request: Request) -> tuple[str, str, str]:
+    """Session, variable and key of a request.
+
+    Raises:
+        UsageError: from elsewhere, too large, or not what the page sends; the message repeats nothing of it.
+    """
+    if not _from_here(request):
+        raise UsageError(_ELSEWHERE)
+    # A form of another site can't send this type without asking first.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise UsageError(_NOT_READ)
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_BODY_BYTES:
+            raise UsageError(_NOT_READ)
+    try:
+        found: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        raise UsageError(_NOT_READ) from None
+    match found:
+        case {"session": str(session), "variable": str(variable), "key": str(key)} if (
+            0 < len(session) <= MAX_SESSION_CHARS
+        ):
+            return session, variable, key
+    raise UsageError(_NOT_READ)
+
+
+def _from_here(request: Request) -> bool:
+    """Whether a page of this server sent the request, as far as browsers say; what is no browser has nobody's cookie."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin = request.headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+
+
+def _cookie(request: Request, token: str) -> str:
+    """Over HTTPS the page may be shown inside another site (Hugging Face Spaces), which only this kind of cookie survives."""
+    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip()
+    secure = (forwarded or request.url.scheme) == "https"
+    rules = "SameSite=None; Secure; Partitioned" if secure else "SameSite=Strict"
+    return f"{COOKIE}={token}; Path=/; HttpOnly; {rules}"
