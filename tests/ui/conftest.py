@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser, BrowserContext, Page, Route, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
 from rag.corpus import save_corpus
 from rag.settings import DEMO_CORPUS
@@ -37,6 +37,8 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 KEYS = ("OPENAI_API_KEY", "DEEPINFRA_TOKEN", "GEMINI_API_KEY")
+
+PATIENCE_MS = 30_000
 
 SETTLED = ", ".join(
     f'#answer [data-state="{state}"]' for state in ("answered", "abstained", "stopped", "cut", "filtered", "error")
@@ -138,6 +140,8 @@ def hostile_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def browser() -> Iterator[Browser]:
     if not CHROMIUM.is_file():
         pytest.fail("chromium is missing; `make test` installs it (packages of tests/system_packages.sh)")
+    # As patient as the contexts: a machine may be busy.
+    expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
         yield launched
@@ -211,7 +215,7 @@ class Visit:
 def visiting(browser: Browser, url: str, **options: Any) -> Iterator[Visit]:
     """A window of its own: cookies, storage and session are nobody else's. Requests to other origins are blocked and noted."""
     context = browser.new_context(**{"viewport": {"width": 1440, "height": 1060}, "color_scheme": "light", **options})
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE_MS)
     watch = Watch()
 
     def guard(route: Route) -> None:

@@ -38,13 +38,7 @@ def _item(hit: Fused, tag: str, best: Mapping[str, float], stems: frozenset[str]
     )
 
 
-RANKERS = {
-    "dense": "dense",
-    "bm25": "BM25",
-    "proxy-dense": "caption dense",
-    "proxy-bm25": "caption BM25",
-    "clip": "CLIP",
-}
+RANKERS = {"dense": "dense", "bm25": "BM25", "proxy-dense": "dense", "proxy-bm25": "BM25", "clip": "CLIP"}
 """Rankers whose scores say how near an item is. A fused score says only how high others ranked it: it is almost the same for
 all items listed, so it gets no bar."""
 
@@ -61,8 +55,7 @@ def ranks(fused: Fused, best: Mapping[str, float]) -> str:
     """A bar and the score for each ranker; each ranker's rank, and the fused score, on demand."""
     bars = "".join(_bar(hit, best[hit.ranker]) for hit in fused.hits if hit.ranker in RANKERS)
     rows = "".join(
-        f"<tr><th scope=row>{esc(RANKERS.get(h.ranker, h.ranker))}</th><td>{h.rank}</td><td>{score(h.score)}</td></tr>"
-        for h in fused.hits
+        f"<tr><th scope=row>{esc(h.ranker)}</th><td>{h.rank}</td><td>{score(h.score)}</td></tr>" for h in fused.hits
     )
     if len(fused.hits) > 1:
         rows += f"<tr><th scope=row>fused</th><td>{fused.rank}</td><td>{score(fused.score)}</td></tr>"

@@ -20,13 +20,13 @@ TYPICAL_INPUT_TOKENS = 700
 """Three chunks, a few facts and a caption; a crop's pixels come on top."""
 
 BEFORE = f"≈ price of 100 questions of {TYPICAL_INPUT_TOKENS} tokens"
-AFTER = f"≈ input tokens and price of this prompt, with an answer of {ASSUMED_OUTPUT_TOKENS} tokens"
+AFTER = f"≈ tokens in and price of this prompt, with {ASSUMED_OUTPUT_TOKENS} out"
 
 
 def card(spec: GeneratorSpec) -> str:
     """A generator in four lines: access, name, price, needs. The script of the page sets them as a card under its
     access."""
-    sight = "sees images · " if spec.vision else ""
+    sight = "vision · " if spec.vision else ""
     return "\n".join((words.ACCESS[spec.access][0], spec.label, price(spec), sight + needs(spec)))
 
 
@@ -56,7 +56,7 @@ def estimates(found: Mapping[str, Estimate]) -> str:
     cards = {
         name: {
             "price": _price(estimate.cost_usd),
-            "tokens": "tokens unknown" if estimate.input_tokens is None else f"≈ {estimate.input_tokens:,} tokens",
+            "tokens": "? in" if estimate.input_tokens is None else f"≈ {estimate.input_tokens:,} in",
             "note": estimate.note,
         }
         for name, estimate in found.items()
