@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
+from rag import pricing
 from rag.corpus import Corpus
 from rag.errors import GeneratorError, UsageError
+from rag.generators.access import Access
 from rag.generators.registry import GENERATORS
+from rag.generators.spec import Call, GeneratorSpec
+from rag.keys import SessionKeys
 from rag.settings import ASSETS
 from rag.systems import SYSTEMS
-from rag.types import Delta
-from tests.scripted import DONE, scripted
+from rag.types import Delta, Sent, Waiting
+from tests.scripted import DONE, Scripted, scripted
 from ui import text as words
 from ui.handlers import KNOBS, OUTPUTS, Handlers, system_of
+from ui.keydesk import COOKIE, KeyDesk
 from ui.tabs import explore
+from ui.views import generators
 
 QUESTION = "How many patients did the glioma trial enroll?"
 DEFAULTS = [getattr(explore.DEFAULT, name) for name in KNOBS]
 
 
-def session(name: str = "a") -> gr.Request:
-    return SimpleNamespace(session_hash=name)  # type: ignore[return-value]
+def session(name: str = "a", cookie: str = "") -> gr.Request:
+    inner = SimpleNamespace(cookies={COOKIE: cookie} if cookie else {})
+    return SimpleNamespace(session_hash=name, request=inner)  # type: ignore[return-value]
 
 
 def named(update: tuple) -> dict:
@@ -78,8 +86,8 @@ def test_an_answer_is_drawn_step_by_step_and_only_what_changed(small: Corpus) ->
     handlers = handlers_with(small, Delta("37 patients "), Delta("[T1]"), DONE)
     updates = list(handlers.ask(session(), QUESTION, True, True, "scripted", *DEFAULTS))
     assert drawn(updates[0]) == {"answer", "trace", "ask", "stop"}
-    assert drawn(updates[1]) == {"answer", "counters", "text", "graph", "visual", "prompt", "trace"}
-    assert all(drawn(update) == {"answer", "trace"} for update in updates[2:-1])
+    assert drawn(updates[1]) == {"answer", "counters", "text", "graph", "visual", "prompt", "estimates", "trace"}
+    assert all(drawn(update) == {"answer"} for update in updates[2:-1])
     assert drawn(updates[-1]) == {"answer", "counters", "text", "prompt", "trace", "ask", "stop"}
     last = named(updates[-1])
     assert 'data-state="answered"' in last["answer"] and "37 patients" in last["answer"]
@@ -112,18 +120,19 @@ def test_a_failing_generator_leaves_the_evidence_and_says_what_to_do(small: Corp
     assert 'data-state="error"' in named(last)["answer"] and "set OPENAI_API_KEY" in named(last)["answer"]
 
 
-def test_stop_ends_the_stream_and_keeps_what_was_written(small: Corpus) -> None:
+def test_stop_ends_the_stream_and_keeps_what_was_written_and_counted(small: Corpus) -> None:
     endless = [Delta(f"word{n} ") for n in range(1_000)]
     handlers = handlers_with(small, *endless, DONE)
     running = handlers.ask(session(), QUESTION, True, True, "scripted", *DEFAULTS)
-    started = [next(running) for _ in range(3)]
-    trace = named(started[-1])["trace"]
-    stopped = named(handlers.stop(trace, session()))
-    assert 'data-state="stopped"' in stopped["answer"] and "word0" in stopped["answer"]
-    assert stopped["trace"].generation.finish == "cancelled" and stopped["ask"]["visible"]
-    rest = list(running)
-    final = named(rest[-1])["trace"]
-    assert final.generation.finish == "cancelled" and "word999" not in final.generation.text
+    for _ in range(3):
+        next(running)
+    assert drawn(handlers.stop(session())) == {"stop"}
+    final = named(list(running)[-1])
+    generation = final["trace"].generation
+    assert generation.finish == "cancelled" and "word999" not in generation.text
+    assert generation.usage.source == "estimated" and generation.usage.output_tokens
+    assert 'data-state="stopped"' in final["answer"] and "word0" in final["answer"]
+    assert final["ask"]["visible"] and not final["stop"]["visible"] and final["stop"]["interactive"]
 
 
 def test_stop_reaches_its_own_session_only(small: Corpus) -> None:
@@ -131,18 +140,57 @@ def test_stop_reaches_its_own_session_only(small: Corpus) -> None:
     mine = handlers.ask(session("mine"), QUESTION, True, True, "scripted", *DEFAULTS)
     yours = handlers.ask(session("yours"), QUESTION, True, True, "scripted", *DEFAULTS)
     next(mine), next(yours)
-    handlers.stop(None, session("yours"))
+    handlers.stop(session("yours"))
     assert named(list(mine)[-1])["trace"].generation.finish == "stop"
     assert named(list(yours)[-1])["trace"].generation.finish == "cancelled"
     assert handlers._stops == {}
 
 
-def test_stop_after_the_end_changes_nothing(small: Corpus) -> None:
-    handlers = handlers_with(small, Delta("37 [T1]"), DONE)
-    *_, last = handlers.ask(session(), QUESTION, True, True, "scripted", *DEFAULTS)
+def test_stop_when_nothing_runs_gives_ask_back_and_changes_nothing_else(small: Corpus) -> None:
+    assert drawn(handlers_with(small, DONE).stop(session())) == {"ask", "stop"}
+
+
+def test_what_the_answer_waits_for_is_shown_at_once_however_fast_it_comes(small: Corpus) -> None:
+    waits = [Waiting(f"waiting for the provider (429), {n} of 4") for n in (2, 3)]
+    handlers = handlers_with(small, Sent(()), *waits, Delta("37 [T1]"), DONE)
+    shown = [named(update)["answer"] for update in handlers.ask(session(), QUESTION, True, True, "scripted", *DEFAULTS)]
+    for wait in waits:
+        assert any(isinstance(one, str) and wait.text in one for one in shown)
+    assert "waiting" not in shown[-1]
+
+
+def test_a_question_is_asked_with_the_keys_of_its_session(small: Corpus) -> None:
+    """And with no other: the call tells whose key it was given."""
+    spec, _ = scripted(DONE)
+    owners: list[str] = []
+
+    def maker(spec: GeneratorSpec, call: Call) -> Scripted:
+        owners.append(call.credential.secret.reveal() if call.credential and call.credential.secret else "")
+        return Scripted([Delta("37 [T1]"), DONE])
+
+    spec = replace(spec, key_env="SCRIPTED_KEY", maker=maker)
+    access = Access(keys=SessionKeys())
+    desk = KeyDesk(access.keys, {"SCRIPTED_KEY"})
+    handlers = Handlers(small, {spec.name: spec}, access, desk)
+    desk.take("a", "SCRIPTED_KEY", "key-of-a-1234", "cookie-a")
+    desk.take("b", "SCRIPTED_KEY", "key-of-b-1234", "cookie-b")
+    for name in ("a", "b", "c"):
+        list(handlers.ask(session(name, f"cookie-{name}"), QUESTION, True, True, "scripted", *DEFAULTS))
+    assert owners == ["key-of-a-1234", "key-of-b-1234", ""]
+    *_, last = handlers.ask(session("a", "cookie-b"), QUESTION, True, True, "scripted", *DEFAULTS)
+    assert "another browser" in named(last)["answer"] and len(owners) == 3
+    handlers.leave(session("a"))
+    list(handlers.ask(session("a", "cookie-a"), QUESTION, True, True, "scripted", *DEFAULTS))
+    assert owners[3:] == [""]
+
+
+def test_estimates_are_of_this_prompt_for_every_generator(small: Corpus) -> None:
+    handlers = Handlers(small)
+    *_, last = handlers.ask(session(), QUESTION, True, True, "extractive", *DEFAULTS)
     trace = named(last)["trace"]
-    assert named(handlers.stop(trace, session()))["trace"] == trace
-    assert "stopped before anything was found" in named(handlers.stop(None, session()))["answer"]
+    found = handlers.estimates(trace)
+    assert list(found) == list(GENERATORS)
+    assert found == {name: pricing.estimate(trace.prompt, spec) for name, spec in GENERATORS.items()}
 
 
 @pytest.mark.parametrize(
@@ -170,13 +218,13 @@ def test_examples_come_from_the_question_sets_one_or_two_a_kind() -> None:
 
 
 def test_every_generator_has_a_card_that_says_price_and_needs() -> None:
-    cards = {name: explore.card(spec).split("\n") for name, spec in GENERATORS.items()}
+    cards = {name: generators.card(spec).split("\n") for name, spec in GENERATORS.items()}
     assert all(len(lines) == 4 for lines in cards.values())
     assert cards["extractive"] == ["Embedded", "Extractive reader", "free", "no key, no network"]
 
 
 def test_a_card_says_whether_the_key_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert explore.card(GENERATORS["gpt-4o-mini"]).endswith("needs OPENAI_API_KEY")
+    assert generators.card(GENERATORS["gpt-4o-mini"]).endswith("needs OPENAI_API_KEY")
     monkeypatch.setenv("OPENAI_API_KEY", "x" * 20)
-    assert explore.card(GENERATORS["gpt-4o-mini"]).endswith("key set")
+    assert generators.card(GENERATORS["gpt-4o-mini"]).endswith("key set")

@@ -16,9 +16,9 @@ from rag import pricing
 from rag import trace as traces
 from rag.corpus import Corpus
 from rag.generators.registry import GENERATORS
-from rag.types import Citation, Evidence, PromptImage, Trace, Usage
+from rag.types import Citation, Estimate, Evidence, Fused, Hit, PromptImage, Segment, Trace, Usage
 from tests.ui.traces import QUESTION, trace
-from ui.views import about, answer, chunks, counters, crops, graph, marks, markup, page, prompt
+from ui.views import about, answer, chunks, counters, crops, generators, graph, marks, markup, page, prompt
 
 EXTRACTIVE = GENERATORS["extractive"]
 
@@ -277,6 +277,50 @@ def test_other_generators_are_estimated_cheapest_first_unknown_last(small: Corpu
     assert labels[0] == "Llama 4 Scout" and labels[-1] == "Unpriced" and len(labels) == len(estimates)
 
 
+def test_an_estimate_stands_against_what_was_reported(small: Corpus) -> None:
+    """Estimated 450 and $0.0011, reported 412 and $0.00123: 38 too many, 9 % of 412."""
+    before = Estimate("x", 450, 450, 0, 40, 0.0011, 0.01)
+    shown = trace(small, estimate=before, cost_usd=0.00123, usage=Usage(412, 132, 120, "reported"))
+    document = "".join(Shape(counters.render(shown, (), False)).text)
+    for told in (
+        "input tokens, reported",
+        "estimated ≈ 450 (+9 %)",
+        "estimated ≈ $0.0011",
+        "reasoning 120 · answer 12",
+    ):
+        assert told in document
+    guessed = trace(small, estimate=before, cost_usd=0.00123, usage=Usage(412, 9, None, "estimated"))
+    assert "reported" not in counters.render(guessed, (), False)
+    unknown = replace(before, input_tokens=None, image_tokens=None, cost_usd=None)
+    assert "not estimated before" in counters.render(trace(small, estimate=unknown), (), False)
+
+
+def test_estimates_for_the_cards_say_unknown_and_free(small: Corpus) -> None:
+    found = {
+        "a": Estimate("a", None, 400, None, 40, None, None, "How many tokens an image takes is not known."),
+        "b": Estimate("b", 1_400, 400, 1_000, 40, 0.0, 0.0),
+        "c": Estimate("c", 400, 400, 0, 40, 0.00013, 0.01),
+    }
+    data = json.loads(html.unescape(re.search(r'data-estimates="([^"]+)"', generators.estimates(found)).group(1)))
+    assert data["a"] == {
+        "price": "price unknown",
+        "tokens": "? in",
+        "note": "How many tokens an image takes is not known.",
+    }
+    assert (data["b"]["price"], data["b"]["tokens"], data["c"]["price"]) == ("free", "≈ 1,400 in", "≈ $0.00013")
+
+
+def test_key_fields_hold_no_value_and_one_for_each_variable() -> None:
+    document = generators.key_fields(GENERATORS.values())
+    assert re.findall(r'<div class="fb-key" data-variable="(\w+)"', document) == [
+        "DEEPINFRA_TOKEN",
+        "OPENAI_API_KEY",
+        "GEMINI_API_KEY",
+    ]
+    inputs = re.findall(r"<input[^>]*>", document)
+    assert all('type="password"' in one and 'autocomplete="off"' in one and " value" not in one for one in inputs)
+
+
 # --- text ------------------------------------------------------------------------------------------------------------
 
 
@@ -287,7 +331,7 @@ def test_chunks_tell_place_rankers_licence_and_both_kinds_of_marks(small: Corpus
     assert 'data-item="glioma_p001_c00"' in first and ">T1<" in first
     assert re.findall(r'<mark class="fb-hit">(\w+)</mark>', first)[:4] == ["glioma", "trial", "enrolled", "patients"]
     assert re.search(r'<mark class="fb-cited text"[^>]*>37 <mark class="fb-hit">patients</mark></mark>', first)
-    assert "dense 1 · bm25 1" in first
+    assert re.findall(r'fb-own">(\w+)<', first) == ["dense", "BM25"]
     assert 'data-page="glioma_p001"' in first and "CC0-1.0" in first
     assert "fb-cited" not in document.split("<li")[2]
 
@@ -310,6 +354,26 @@ def test_items_left_out_of_the_prompt_show_their_rank_instead_of_a_tag(small: Co
     sent = replace(shown.prompt, tags={tag: item for tag, item in shown.prompt.tags.items() if tag != "T2"})
     second = chunks.render(replace(shown, prompt=sent), small).split("<li")[2]
     assert '<span class="fb-tag none" title="not in the prompt">2</span>' in second
+
+
+def test_bars_are_each_rankers_score_against_its_best_listed() -> None:
+    """Cosines 0.8 and 0.6: the second bar has 75 % of the first; BM25 found only the second."""
+    first = Fused("a", 1, 0.0328, (Hit("a", "text", "dense", 1, 0.8),))
+    second = Fused("b", 2, 0.0323, (Hit("b", "text", "dense", 2, 0.6), Hit("b", "text", "bm25", 1, 12.0)))
+    best = chunks.best_scores((first, second))
+    assert best == {"dense": 0.8, "bm25": 12.0}
+    document = chunks.ranks(second, best)
+    assert re.findall(r"width:(\d+)%", document) == ["75", "100"]
+    assert re.findall(r'fb-score">([\d.]+)<', document) == ["0.60", "12.0"]
+    assert "<th scope=row>fused</th><td>2</td><td>0.032</td>" in document
+    below = Fused("c", 3, 0.03, (Hit("c", "text", "dense", 3, -0.2),))
+    assert "width:0%" in chunks.ranks(below, chunks.best_scores((below,)))
+
+
+def test_a_fused_score_gets_no_bar() -> None:
+    fused = Fused("a", 1, 0.03, (Hit("a", "visual", "proxy", 1, 0.0328), Hit("a", "visual", "proxy-dense", 1, 0.7)))
+    document = chunks.ranks(fused, chunks.best_scores((fused,)))
+    assert document.count("fb-bar") == 2 and "0.70" in document  # the box of the bars and one bar
 
 
 # --- graph -----------------------------------------------------------------------------------------------------------
@@ -365,7 +429,15 @@ def test_crops_say_what_of_them_was_sent(
     )
     document = crops.render(shown, small)
     assert re.findall(r'class="fb-sent \w+">([^<]+)<', document) == expected
-    assert "The CLIP ranker is missing: no weights." in document and "2 of 2 crops" in document
+    assert "The CLIP ranker is missing: no weights." in document and "fb-note" not in document
+    assert "--add-clip" in document and "2 of 2 crops" in document
+
+
+@pytest.mark.parametrize(("ranker", "loud"), [("auto", False), ("proxy", False), ("clip", True), ("fused", True)])
+def test_a_missing_ranker_is_said_aloud_only_to_those_who_chose_it(small: Corpus, ranker: str, loud: bool) -> None:
+    shown = trace(small)
+    document = crops.render(replace(shown, system=replace(shown.system, visual_ranker=ranker)), small)
+    assert ('class="fb-note"' in document, 'class="fb-aside"' in document) == (loud, not loud)
 
 
 def test_thumbnails_are_scaled_down_and_never_up(small: Corpus) -> None:
@@ -459,6 +531,21 @@ def test_file_names_suit_every_file_system(small: Corpus, question: str) -> None
     assert re.fullmatch(r"fusebox-2026-11-30-[a-z0-9-]{1,48}-01234567\.json", name)
 
 
+def test_tokens_of_an_image_are_told_where_a_rule_gives_them(small: Corpus) -> None:
+    shown = trace(small)
+    image = Segment("image", "crops/a.webp (200 x 100 px)", "V1", next(iter(small.crops)))
+    shown = replace(shown, prompt=replace(shown.prompt, segments=(*shown.prompt.segments, image)))
+    texts = len(shown.prompt.segments) - 1
+    assert "≈ 255<" in prompt.render(shown, (*[7] * texts, 255))
+    assert "not known<" in prompt.render(shown, (*[7] * texts, 0))
+
+
+def test_the_trace_is_offered_once_it_is_whole(small: Corpus) -> None:
+    shown = trace(small)
+    tokens = [7] * len(shown.prompt.segments)
+    assert "fb-trace" not in prompt.render(shown, tokens, True) and "fb-trace" in prompt.render(shown, tokens)
+
+
 # --- About -----------------------------------------------------------------------------------------------------------
 
 
@@ -471,6 +558,10 @@ def test_about_names_licences_encoders_and_what_is_missing(small: Corpus) -> Non
         small.id,
         "grammar",
         "OPENAI_API_KEY",
+        "the study, Table I (prices at the time of its experiments), read 2026-11-30",
+        "FUSEBOX_ENDPOINTS",
+        "85 tokens and 170 for each 512 px tile",
+        "--add-clip",
     ):
         assert words in document
     assert 'data-document="glioma"' in document
