@@ -104,26 +104,23 @@ window.fusebox = (() => {
   }
 
   // --- what a screen reader hears when an answer is there -----------------------------------------------------------------
-  function listen() {
+  function say() {
+    const live = document.getElementById("fb-live");
+    const spoken = document.querySelector("#answer [data-spoken]")?.dataset.spoken ?? "";
+    if (live && live.textContent !== spoken) live.textContent = spoken;
+  }
+  function addLive() {
     const live = document.createElement("div");
     live.className = "fb-sr"; live.id = "fb-live";
     live.setAttribute("role", "status");
     document.body.append(live);
-    const say = () => {
-      openGate();
-      const spoken = document.querySelector("#answer [data-spoken]")?.dataset.spoken ?? "";
-      if (spoken && live.textContent !== spoken) live.textContent = spoken;
-      if (!spoken) live.textContent = "";
-    };
-    waitFor(() => document.getElementById("answer"), (card) => new MutationObserver(say).observe(card, { childList: true, subtree: true }), 2000);
   }
 
   // --- the gate's signals: open where there is room, until the person says otherwise -------------------------------------------
   let gateOpen = null;
   const roomy = matchMedia("(min-width: 1181px)");
   function openGate() {
-    const fold = document.querySelector("#answer .fb-gate details");
-    if (fold) fold.open = gateOpen ?? roomy.matches;
+    document.querySelector("#answer .fb-gate details")?.toggleAttribute("open", gateOpen ?? roomy.matches);
   }
 
   // --- generator cards: Gradio's radio buttons carry one text each; its lines are set as access, name, price and needs; after a
@@ -136,6 +133,11 @@ window.fusebox = (() => {
     part.textContent = text;
     return part;
   }
+  function row(...parts) {
+    const box = line("", "fb-row", "span");
+    box.append(...parts);
+    return box;
+  }
   function setCards() {
     let access = "";
     for (const label of cards()) {
@@ -143,9 +145,13 @@ window.fusebox = (() => {
       const lines = text.textContent.split("\n");
       if (lines.length !== 4) continue;
       if (lines[0] !== access) label.dataset.access = access = lines[0];
-      text.replaceChildren(line(lines[0], "fb-sr"), line(lines[1], "fb-name", "b"), line(lines[2], "fb-price"), line(lines[3], "fb-needs"));
+      text.replaceChildren(
+        line(lines[0], "fb-sr"),
+        row(line(lines[1], "fb-name", "b"), line(lines[2], "fb-price")),
+        row(line(lines[3], "fb-needs")),
+      );
+      showField();
     }
-    showField();
   }
   function setEstimates() {
     const source = document.querySelector("#estimates [data-estimates]");
@@ -158,7 +164,7 @@ window.fusebox = (() => {
       text.querySelector(".fb-price").textContent = estimate.price;
       text.querySelector(".fb-tokens")?.remove();
       text.querySelector(".fb-noted")?.remove();
-      text.append(line(estimate.tokens, "fb-tokens"));
+      text.querySelector(".fb-needs").after(line(estimate.tokens, "fb-tokens"));
       if (estimate.note) text.append(line(estimate.note, "fb-noted"));
     }
     const told = document.querySelector('#generator [data-testid="block-info"] + div');
@@ -255,13 +261,20 @@ window.fusebox = (() => {
     applyTheme();
     // Gradio sets the class itself when it starts and when the system changes; the person's choice wins.
     new MutationObserver(applyTheme).observe(document.body, { attributes: true, attributeFilter: ["class"] });
-    listen();
-    waitFor(() => document.querySelector("#generator .wrap label"), setCards, 2000);
-    waitFor(() => document.getElementById("estimates"), (view) => new MutationObserver(setEstimates).observe(view, { childList: true, subtree: true, attributes: true }), 2000);
-    // The fold-out's content may come and go with it.
-    waitFor(() => document.getElementById("own-key"), (fold) => new MutationObserver((changes) => {
-      if (changes.some(({ addedNodes }) => [...addedNodes].some((node) => node.querySelector?.(".fb-keys") ?? false))) showField();
-    }).observe(fold, { childList: true, subtree: true }), 2000);
+    addLive();
+    // Gradio may put any of its elements in anew, or change one in place, so everything is looked after whenever something changes.
+    let estimates = "", fields = null;
+    const look = () => {
+      setCards();
+      say();
+      openGate();
+      const found = document.querySelector("#estimates [data-estimates]")?.dataset.estimates ?? "";
+      if (found && found !== estimates) { estimates = found; setEstimates(); }
+      if (keys() && keys() !== fields) { fields = keys(); showField(); }
+    };
+    const watched = { childList: true, subtree: true, attributeFilter: ["open", "data-spoken", "data-estimates"] };
+    new MutationObserver(look).observe(document.body, watched);
+    look();
   }
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start); else start();
 

@@ -254,6 +254,21 @@ def test_an_abstention_is_no_answer_and_no_failure(visit: Visit) -> None:
     visit.shot("abstention")
 
 
+def test_the_gates_signals_are_open_where_there_is_room_until_the_person_closes_them(visit: Visit) -> None:
+    page, fold = visit.page, visit.page.locator("#answer .fb-gate details")
+    visit.ask(TEXT_QUESTION)
+    expect(fold).to_have_attribute("open", "")
+    fold.locator("summary").click()
+    expect(fold).not_to_have_attribute("open", "")
+    visit.ask(FIGURE_QUESTION)
+    expect(fold).not_to_have_attribute("open", "")
+    page.reload()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_selector("#ask")
+    visit.ask(TEXT_QUESTION)
+    expect(fold).not_to_have_attribute("open", "")
+
+
 # --- chips, graph, page viewer ---------------------------------------------------------------------------------------
 
 
@@ -420,12 +435,16 @@ def test_no_serious_axe_violation(browser: Browser, app: Server, scheme: str) ->
         assert serious(page) == []
         window.ask(TEXT_QUESTION)
         page.get_by_role("button", name="Retrieval settings").click()
+        radio("#generator", "GPT-4o-mini")(page)
+        page.get_by_role("button", name="Your own key").click()
+        expect(page.locator(".fb-key input:visible")).to_be_visible()
         page.evaluate("document.querySelectorAll('#main details').forEach((fold) => (fold.open = true))")
         assert serious(page) == []
         page.locator("#text .fb-link").first.click()
         expect(page.locator("#fb-dialog img")).to_be_visible()
         assert serious(page) == []
         page.keyboard.press("Escape")
+        radio("#generator", "Extractive")(page)
         window.ask(words.EXAMPLES["demo"][-1].question)
         assert serious(page) == []
         page.get_by_role("tab", name="About").click()

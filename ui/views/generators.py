@@ -20,7 +20,7 @@ TYPICAL_INPUT_TOKENS = 700
 """Three chunks, a few facts and a caption; a crop's pixels come on top."""
 
 BEFORE = f"≈ price of 100 questions of {TYPICAL_INPUT_TOKENS} tokens"
-AFTER = f"≈ tokens in and price of this prompt, with {ASSUMED_OUTPUT_TOKENS} out"
+AFTER = "≈ this prompt: tokens in, price"
 
 
 def card(spec: GeneratorSpec) -> str:
@@ -56,7 +56,7 @@ def estimates(found: Mapping[str, Estimate]) -> str:
     cards = {
         name: {
             "price": _price(estimate.cost_usd),
-            "tokens": "? in" if estimate.input_tokens is None else f"≈ {estimate.input_tokens:,} in",
+            "tokens": "? in" if estimate.input_tokens is None else f"{estimate.input_tokens:,} in",
             "note": estimate.note,
         }
         for name, estimate in found.items()
