@@ -1,7 +1,7 @@
 # The page with the demo corpus inside; `docker build -t fusebox . && docker run -p 7860:7860 fusebox`.
-FROM python:3.11-slim
+FROM python:3.11-slim-bookworm
 
-RUN useradd --create-home --uid 1000 fusebox
+RUN useradd --create-home --uid 1000 fusebox && install -d -o fusebox -g fusebox /home/fusebox/app
 WORKDIR /home/fusebox/app
 
 COPY requirements.txt .
@@ -19,5 +19,5 @@ ENV FUSEBOX_HOST=0.0.0.0 \
     PYTHONUNBUFFERED=1
 EXPOSE 7860
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
-  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:7860/', timeout=4)"]
+  CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"FUSEBOX_PORT\"]}/', timeout=4)"]
 CMD ["python", "app.py"]

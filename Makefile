@@ -16,13 +16,15 @@ run: install  ## install what is needed and serve the page
 # LIGHT=1 leaves torch and open_clip out (CLIP then says that it is not installed).
 ifdef LIGHT
 REQUIREMENTS := <(grep -vE '^(torch|torchvision|open_clip_torch)==' requirements.txt)
+INSTALLED := $(VENV)/.installed-light
 else
 REQUIREMENTS := requirements.txt
+INSTALLED := $(VENV)/.installed
 endif
 
-install: $(VENV)/.installed
+install: $(INSTALLED)
 
-$(VENV)/.installed: requirements.txt
+$(INSTALLED): requirements.txt
 	@command -v $(PYTHON) >/dev/null || { echo "Fusebox needs Python 3.11: install it, or name one: make PYTHON=/path/to/python3.11 run" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r $(REQUIREMENTS)

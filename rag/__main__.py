@@ -64,6 +64,7 @@ def _add_ingest(p: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="take these triples (JSON lines by chunk MD5) instead of extracting",
     )
+    p.add_argument("--encoder", default="", help="text encoder of the index (default: the embedded one)")
     p.add_argument("--workers", type=int, help="processes that read pages (default: one per core)")
     p.add_argument("--overwrite", action="store_true", help="replace an existing corpus in --out")
 
@@ -87,14 +88,16 @@ def run_ask(args: argparse.Namespace) -> int:
     from rag.corpus import open_corpus
     from rag.generators.registry import generator_named
     from rag.pipeline import ask
+    from rag.story import tell
     from rag.systems import system_named, tuned
 
     knobs = {name: getattr(args, name) for name in (*LIMITS, *CHOICES) if getattr(args, name) is not None}
     system = tuned(system_named(args.system), **knobs)
     generator = generator_named(args.generator)
-    corpus = open_corpus(args.corpus or Settings.from_env().corpus)
+    settings = Settings.from_env()
+    corpus = open_corpus(args.corpus or settings.corpus, settings.text_encoder)
     *_, last = ask(args.question, system, generator, corpus, exclude=args.exclude, question_type=args.question_type)
-    print(traces.dumps(last) if args.json else _story(last, corpus))
+    print(traces.dumps(last) if args.json else tell(last, corpus))
     if last.generation is None or last.generation.finish == "error":
         print(last.generation.error if last.generation else "No answer came back.", file=sys.stderr)
         return 1
@@ -103,6 +106,7 @@ def run_ask(args: argparse.Namespace) -> int:
 
 def run_ingest(args: argparse.Namespace) -> int:
     """Build a corpus."""
+    from rag.encoders import text_encoder
     from rag.ingest.build import ingest
 
     if args.limit is not None and args.limit < 1:
@@ -115,6 +119,7 @@ def run_ingest(args: argparse.Namespace) -> int:
         limit=args.limit,
         triples_file=args.triples,
         workers=args.workers,
+        encoder=text_encoder(args.encoder) if args.encoder else None,
         overwrite=args.overwrite,
         progress=lambda line: print(line, file=sys.stderr, flush=True),
     )
@@ -136,20 +141,19 @@ def run_corpus(args: argparse.Namespace) -> int:
             print(f"{args.folder}: every digest and cross reference is right.")
         return 1 if problems else 0
     if args.add_clip:
-        return _add_clip(args.folder)
+        _add_clip(args.folder)
     facts = describe(open_corpus(args.folder))
     print(json.dumps(facts, ensure_ascii=False) if args.json else _table(facts))
     return 0
 
 
-def _add_clip(folder: Path) -> int:
+def _add_clip(folder: Path) -> None:
     from rag.corpus import build_visual_index, open_corpus
     from rag.encoders import image_encoder
 
     corpus = open_corpus(folder)
     encoder = image_encoder(f"clip-vit-b-32-{Settings.from_env().clip_pretrained}")
     build_visual_index(corpus, encoder, progress=lambda line: print(line, file=sys.stderr, flush=True))
-    return 0
 
 
 def run_bench(args: argparse.Namespace) -> int:
@@ -159,12 +163,6 @@ def run_bench(args: argparse.Namespace) -> int:
     figures = bench(args.corpus or Settings.from_env().corpus, args.repeat)
     print(json.dumps(figures) if args.json else _table(figures))
     return 0
-
-
-def _story(trace: object, corpus: object) -> str:
-    from rag.story import tell
-
-    return tell(trace, corpus)  # type: ignore[arg-type]
 
 
 def _table(facts: dict[str, object], indent: str = "") -> str:

@@ -21,7 +21,7 @@ from rag.corpus import Corpus, open_corpus
 from rag.errors import FuseboxError
 from rag.generators.registry import GENERATORS
 from rag.pipeline import ask
-from rag.settings import ASSETS
+from rag.settings import ASSETS, Settings
 from rag.systems import SYSTEMS
 
 APP = Path(__file__).resolve().parent.parent / "app.py"
@@ -41,7 +41,7 @@ def bench(corpus_folder: Path, repeat: int = 20) -> dict[str, Any]:
         Nested figures: milliseconds per stage (median, p95), seconds to start, MB resident, corpus size, the machine.
     """
     begin = time.perf_counter()
-    corpus = open_corpus(corpus_folder)
+    corpus = open_corpus(corpus_folder, Settings.from_env().text_encoder)
     opened = time.perf_counter() - begin
     stages = _stages(corpus, repeat)
     encode, retrieval = (

@@ -459,11 +459,26 @@ def save_corpus(
             files=digests,
         )
         files.write_manifest(temporary, manifest)
+        (temporary / "LICENSES.md").write_text(licences_text(documents), encoding="utf-8")
         temporary.chmod(0o755)
         _replace_folder(temporary, out)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return out
+
+
+def licences_text(documents: Sequence[Document]) -> str:
+    """The corpus's LICENSES.md: whose licence each row and image carries."""
+    rows = [
+        f"- `{d.id}`: {d.title or d.file}. {d.authors} {d.year}. Licence: {d.licence or 'not stated'}. {d.copyright} {d.source}"
+        for d in documents
+    ]
+    return (
+        "# Licences\n\nEverything here was derived from the documents below, and each page image, crop, row and vector carries the licence "
+        "of its own\ndocument: the ids of rows and the names of images begin with the document's id. The documents are only aggregated.\n\n"
+        + "\n".join(" ".join(row.split()) for row in rows)
+        + "\n"
+    )
 
 
 def check_target(out: Path, overwrite: bool) -> None:

@@ -18,6 +18,9 @@ from rag.types import Evidence, Fused, GateDecision, Payload, Signal, System
 FIGURE_TYPES = frozenset({"figure", "figure_pixel", "figure_caption"})
 """Question types whose gold source is a crop."""
 
+QUESTION_TYPES = frozenset({"text", "multihop", "unanswerable"}) | FIGURE_TYPES
+"""Every type a question file may give."""
+
 _MODALITY = re.compile(
     r"\b(figures?|fig\.|plots?|plotted|charts?|diagrams?|axis|axes|legend|"
     r"(?:in|of|from|does|which|what) (?:the )?tables?|tables? \d+)(?!\w)",
@@ -37,48 +40,65 @@ class _View:
     chunk_pages: frozenset[str] = frozenset()
 
 
+_Signal = tuple[float, str]
+"""A value, and its words."""
+
+
+def _ranked_by(items: Sequence[Fused], ranker: str) -> bool:
+    """Whether a ranker (``dense`` or ``bm25``, of either branch) took part in ranking these items."""
+    return any(hit.ranker.endswith(ranker) for item in items for hit in item.hits)
+
+
 def _best(items: Sequence[Fused], ranker: str) -> float:
-    """The best score that a ranker (``dense`` or ``bm25``, of either branch) gave to one of the items; 0 without any."""
+    """The best score a ranker gave to one of the items; 0 where it took part and found none of them."""
     return max((hit.score for item in items for hit in item.hits if hit.ranker.endswith(ranker)), default=0.0)
 
 
-def _cosines(view: _View) -> tuple[float, str]:
+def _cosines(view: _View) -> _Signal | None:
+    if not (_ranked_by(view.crops, "dense") and _ranked_by(view.chunks, "dense")):
+        return None
     crop, chunk = _best(view.crops[:1], "dense"), _best(view.chunks, "dense")
     return crop - chunk, f"{crop:.2f} against {chunk:.2f}"
 
 
-def _words(view: _View) -> tuple[float, str]:
+def _words(view: _View) -> _Signal | None:
+    if not (_ranked_by(view.crops, "bm25") and _ranked_by(view.chunks, "bm25")):
+        return None
     crop, chunk = _best(view.crops[:1], "bm25"), _best(view.chunks, "bm25")
     return math.log((crop + 1) / (chunk + 1)), f"{crop:.1f} against {chunk:.1f}"
 
 
-def _lead(view: _View) -> tuple[float, str]:
+def _lead(view: _View) -> _Signal | None:
+    if not _ranked_by(view.crops, "dense"):
+        return None
     first, second = _best(view.crops[:1], "dense"), _best(view.crops[1:2], "dense")
     return min(0.2, max(0.0, first - second)), f"{first:.2f} against {second:.2f}"
 
 
-def _agreement(view: _View) -> tuple[float, str]:
+def _agreement(view: _View) -> _Signal | None:
     ranks = {hit.ranker: hit.rank for hit in view.crops[0].hits}
+    if len({hit.ranker for crop in view.crops for hit in crop.hits}) < 2:
+        return None
     agreed = len(ranks) > 1 and all(rank == 1 for rank in ranks.values())
     return float(agreed), ", ".join(f"{name} puts it at {rank}" for name, rank in ranks.items())
 
 
-def _same_page(view: _View) -> tuple[float, str]:
+def _same_page(view: _View) -> _Signal:
     same = view.crop_page in view.chunk_pages
     return float(same), "yes" if same else "no"
 
 
-def _two_parts(view: _View) -> tuple[float, str]:
+def _two_parts(view: _View) -> _Signal:
     found = _SECOND_PART.search(view.question)
     return float(found is not None), "yes" if found else "no"
 
 
-def _wording(view: _View) -> tuple[float, str]:
+def _wording(view: _View) -> _Signal:
     found = _MODALITY.search(view.question)
     return float(found is not None), f"it says {found.group().lower()!r}" if found else "it does not"
 
 
-SIGNALS: dict[str, tuple[float, Callable[[_View], tuple[float, str]]]] = {
+SIGNALS: dict[str, tuple[float, Callable[[_View], _Signal | None]]] = {
     "crop 1 against the best passage, cosine": (15.5, _cosines),
     "crop 1 against the best passage, BM25": (6.9, _words),
     "crop 1 against crop 2, cosine": (8.7, _lead),
@@ -154,12 +174,12 @@ def view_of(question: str, evidence: Evidence, corpus: Corpus) -> _View:
     return _View(question, crops, chunks, corpus.crops[crops[0].item_id].page_id if crops else "", pages)
 
 
-def weigh(view: _View) -> tuple[float, dict[str, tuple[float, str]]]:
-    """The sum of log-odds, and each signal's share of it with its value in words."""
+def weigh(view: _View) -> tuple[float, dict[str, _Signal]]:
+    """The sum of log-odds, and each signal's share of it with its value in words. A signal whose ranker did not run is left out."""
     signals = {}
     for name, (weight, signal) in SIGNALS.items():
-        value, words = signal(view)
-        signals[name] = (weight * value, words)
+        if (found := signal(view)) is not None:
+            signals[name] = (weight * found[0], found[1])
     return BIAS + sum(share for share, _ in signals.values()), signals
 
 

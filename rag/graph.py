@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 Mode = Literal["provenance", "open"]
 MODES: tuple[Mode, ...] = ("provenance", "open")
 
-MAX_REJECTED = 200
-"""``GraphEvidence.rejected`` lists at most this many dropped facts; ``rejected_counts`` counts all of them."""
+MAX_REJECTED = 100
+"""``GraphEvidence.rejected`` lists at most this many dropped facts of each reason; ``rejected_counts`` counts all of them."""
 
 _PREFIX = 6
 """Entities at least this long are found by their first characters, shorter ones by themselves."""
@@ -283,8 +283,7 @@ class Graph:
     ) -> tuple[RejectedFact, ...]:
         rejected: list[RejectedFact] = []
         for reason, reached, places in dropped:
-            room = MAX_REJECTED - len(rejected)
-            rejected += [RejectedFact(fact, reason) for fact in self._facts(reached, places[:room])]
+            rejected += [RejectedFact(fact, reason) for fact in self._facts(reached, places[:MAX_REJECTED])]
         return tuple(rejected)
 
 

@@ -83,9 +83,10 @@ def ask(
         access: with whose keys, and within which cap, the generator is called.
 
     Raises:
-        UsageError: an empty or overlong question.
+        UsageError: an empty or overlong question, an unknown type, an item to leave out that the corpus does not hold.
         EncoderUnavailable: the corpus's text encoder can't be loaded.
     """
+    _check(exclude, question_type, corpus)
     trace = Trace(
         id=uuid.uuid4().hex,
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -109,6 +110,19 @@ def ask(
             yield trace
     watch.lap("generation")
     yield replace(trace, timings_ms=dict(watch.timings))
+
+
+def _check(exclude: Collection[str], question_type: str | None, corpus: Corpus) -> None:
+    if question_type is not None and question_type not in gate.QUESTION_TYPES:
+        known = ", ".join(sorted(gate.QUESTION_TYPES))
+        raise UsageError(f"There is no question type {question_type!r}; it is one of {known}.")
+    for item in exclude:
+        number = item.removeprefix("triple:")
+        is_triple = number != item and number.isascii() and number.isdigit() and int(number) < len(corpus.triples)
+        if not (is_triple or item in corpus.chunks or item in corpus.crops):
+            raise UsageError(
+                f"There is no item {item!r} to leave out; name a chunk, a crop, or triple:N of {corpus.id}."
+            )
 
 
 def _retrieve(trace: Trace, vision: bool, corpus: Corpus, question_type: str | None, watch: _Stopwatch) -> Trace:

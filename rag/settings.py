@@ -13,7 +13,8 @@ FUSEBOX_CLIP_WEIGHTS        a file with CLIP weights, instead of the cache or th
 FUSEBOX_CONCURRENCY         questions answered at the same time                             8
 FUSEBOX_ENDPOINTS           TOML file of OpenAI-compatible servers and prices               (none)
 FUSEBOX_VISITOR_KEYS        1 or 0: may visitors use their own keys                         1
-FUSEBOX_BUDGET_USD_SESSION  most that one session may spend on the operator's keys          no cap
+FUSEBOX_BUDGET_USD_SESSION  most that one session may spend on the operator's keys; who     no cap
+                            opens many sessions is held by the day's cap alone
 FUSEBOX_BUDGET_USD_DAY      most that all may spend on them in one day (UTC)                  no cap
 ==========================  ==============================================================  ====================
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rag.corpus import Corpus
+from rag.prompt import triple_item
 from rag.types import Page, Trace
 
 
@@ -10,6 +11,7 @@ def tell(trace: Trace, corpus: Corpus) -> str:
     """Answer, the gate's decision, the evidence by branch, and what it took."""
     lines = [_answer(trace), ""]
     evidence = trace.evidence
+    sent = set(trace.prompt.tags.values()) if trace.prompt else set()
     if evidence.gate:
         lines += [f"Gate     {evidence.gate.reason}"]
     if evidence.text:
@@ -20,7 +22,8 @@ def tell(trace: Trace, corpus: Corpus) -> str:
             lines.append(f"  T{hit.rank}  {hit.score:.3f}  {_place(corpus.pages[corpus.chunks[hit.item_id].page_id])}")
     if evidence.graph:
         dropped = sum(evidence.graph.rejected_counts.values())
-        lines += [f"Graph    {len(evidence.graph.facts)} facts sent, {dropped} dropped"]
+        inside = sum(triple_item(fact.triple_ids[0]) in sent for fact in evidence.graph.facts)
+        lines += [f"Graph    {inside} facts sent, {dropped} dropped"]
         lines += [f"  G{number}  {fact.text}" for number, fact in enumerate(evidence.graph.facts, 1)]
         lines += [
             f"  -   {count} dropped: {reason}" for reason, count in evidence.graph.rejected_counts.items() if count
@@ -31,8 +34,11 @@ def tell(trace: Trace, corpus: Corpus) -> str:
         ]
         lines += [f"         {evidence.visual.note}"] if evidence.visual.note else []
         for hit in evidence.visual.hits:
-            sent = "sent" if evidence.gate and hit.item_id in evidence.gate.item_ids else "not sent"
-            lines.append(f"  V{hit.rank}  {hit.score:.3f}  {hit.item_id} ({sent})")
+            lines.append(
+                f"  V{hit.rank}  {hit.score:.3f}  {hit.item_id} ({'sent' if hit.item_id in sent else 'not sent'})"
+            )
+    if trace.excluded:
+        lines += [f"Left out {', '.join(trace.excluded)}"]
     lines += ["", _took(trace)]
     return "\n".join(lines)
 

@@ -150,7 +150,7 @@ class TextEvidence:
 
 @dataclass(frozen=True, slots=True)
 class GraphEvidence:
-    """Graph branch (eq. 3). ``rejected`` lists at most the first 200 dropped facts; ``rejected_counts`` counts all."""
+    """Graph branch (eq. 3). ``rejected`` lists at most 100 dropped facts of each reason; ``rejected_counts`` counts all."""
 
     entities: tuple[str, ...]
     facts: tuple[Fact, ...]

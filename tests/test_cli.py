@@ -37,6 +37,11 @@ def test_ask_json_is_one_trace_on_standard_output(small_folder):
 def test_ask_in_words_names_answer_gate_evidence_and_cost(small_folder):
     done = rag("ask", "How many women did the GBSG2 study recruit?", "--corpus", small_folder)
     assert done.returncode == 0
+    done_without = rag(
+        "ask", "How many women did the GBSG2 study recruit?", "--corpus", small_folder, "--exclude", "triple:2"
+    )
+    assert "Graph    1 facts sent" in done.stdout or "Graph    0 facts sent" in done_without.stdout
+    assert "Left out triple:2" in done_without.stdout
     for part in ("686", "Gate ", "Text ", "Graph ", "Visual ", "$0", "tokens in"):
         assert part in done.stdout
 
@@ -61,6 +66,10 @@ def test_knobs_reach_the_request(small_folder):
         (("ask", "q", "--system", "magic"), 2, "baseline"),
         (("ask", "q", "--generator", "magic"), 2, "extractive"),
         (("ask", "q", "--text-k", "0"), 2, "from 1 to 20"),
+        (("ask", "q", "--type", "magic"), 2, "multihop"),
+        (("ask", "q", "--exclude", "magic"), 2, "triple:N"),
+        (("ask", "q", "--exclude", "triple:999999"), 2, "triple:999999"),
+        (("ingest", "assets/documents", "--out", "build/x", "--encoder", "magic"), 1, "all-MiniLM-L6-v2-int8"),
         (("ask", "q", "--text-ranker", "magic"), 2, "hybrid"),
         (("ask",), 2, "usage"),
         (("ask", "q", "--corpus", "tests"), 1, "corpus"),

@@ -120,3 +120,36 @@ def test_a_crop_on_a_page_of_the_passages_counts_for_it():
         gate.weigh(gate.view_of("q", CLEAR, same))[1][name][0]
         > gate.weigh(gate.view_of("q", CLEAR, CORPUS))[1][name][0]
     )
+
+
+@pytest.mark.parametrize(
+    ("chunks_by", "crops_by", "left_out"),
+    [
+        (("dense", "bm25"), ("dense", "bm25"), set()),
+        (("dense",), ("dense", "bm25"), {"crop 1 against the best passage, BM25"}),
+        (("bm25",), ("dense", "bm25"), {"crop 1 against the best passage, cosine"}),
+        (
+            ("dense", "bm25"),
+            ("clip",),
+            {
+                "crop 1 against the best passage, BM25",
+                "crop 1 against the best passage, cosine",
+                "crop 1 against crop 2, cosine",
+                "the rankers agree on crop 1",
+            },
+        ),
+    ],
+)
+def test_a_ranker_that_did_not_run_gives_no_signal_instead_of_a_zero(chunks_by, crops_by, left_out):
+    def ranked(prefix: str, branch: str, rankers: tuple[str, ...]) -> tuple[Fused, ...]:
+        return tuple(
+            Fused(f"{prefix}{i}", i, 0.5, tuple(Hit(f"{prefix}{i}", branch, r, i, 0.5) for r in rankers))
+            for i in (1, 2)
+        )
+
+    evidence = Evidence(
+        text=TextEvidence(ranked("c", "text", chunks_by), "any"),
+        visual=VisualEvidence(ranked("v", "visual", crops_by), "any"),
+    )
+    signals = gate.weigh(gate.view_of("q", evidence, CORPUS))[1]
+    assert set(gate.SIGNALS) - set(signals) == left_out
