@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rag.generators.extractive.questions import NUMERIC, Question
+from rag.generators.extractive.questions import NUMERIC, Question, Term
 from rag.generators.extractive.rows import Cell
+from rag.generators.extractive.words import stems
 from rag.generators.extractive.words import index as index_words
 
+BY_BEGINNING = 0.6
+"""What a column counts that only begins as the question's word does ("concordant" for "concordance")."""
 
-def answer(cells: Sequence[Cell], question: Question) -> tuple[str, bool]:
-    """The cell's value, and whether the question names its column and its row."""
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A cell's value. ``named``: the question names its column and its row, and the value is of the kind asked for.
+    ``together`` (0 to 1): the share of the row's label and the column's header that the question says."""
+
+    value: str
+    named: bool
+    together: float
+
+
+def answer(cells: Sequence[Cell], question: Question) -> Found:
+    """The cell that answers."""
     words = [index_words(cell.column) for cell in cells]
     values = [index_words(cell.value) for cell in cells]
     labels = frozenset().union(*values)
@@ -21,17 +36,37 @@ def answer(cells: Sequence[Cell], question: Question) -> tuple[str, bool]:
     for i, cell in enumerate(cells):
         if i == 0 or not cell.column or _asked(values[i], question):
             continue
-        gain = sum(t.weight for t in question.terms if t.in_(words[i] - shared))
+        gain = sum(t.weight * _fit(t, cell.column, words[i] - shared) for t in question.terms)
         if gain > best_gain:
             best, best_gain = i, gain
     value = cells[best].value
+    label_share = _said([cell.value for cell in cells if not _is_value(cell.value)] or [cells[0].value], question)
     if question.kind not in NUMERIC:
-        if question.numbers & labels:
-            return cells[0].value, True
-        return value, row_named and best_gain > 0
-    # a table of yes and no has two rows a variable: "how many" asks for the yes
-    denied = any(not cell.column and cell.value.lower() in ("no", "missing") for cell in cells)
-    return value, row_named and best_gain > 0 and any(c.isdigit() for c in value) and not denied
+        if question.numbers & labels and any(c.isalpha() for c in cells[0].value):
+            return Found(cells[0].value, True, label_share)
+        named = row_named and best_gain > 0 and (question.kind != "name" or any(c.isalpha() for c in value))
+    else:
+        # a table of yes and no has two rows a variable: "how many" asks for the yes
+        denied = any(not cell.column and cell.value.lower() in ("no", "missing") for cell in cells)
+        named = row_named and best_gain > 0 and any(c.isdigit() for c in value) and not denied
+    return Found(value, named, label_share * _said([cells[best].column], question))
+
+
+def _fit(term: Term, column: str, words: frozenset[str]) -> float:
+    if not term.in_(words):
+        return 0.0
+    return 1.0 if term.in_(frozenset(stems(column))) else BY_BEGINNING
+
+
+def _said(texts: Sequence[str], question: Question) -> float:
+    """The share of a label's words that the question says in one wording or another."""
+    own = {word for term in question.terms for phrase in term.alternatives for word in phrase} | question.numbers
+    words = [word for text in texts for word in stems(text)]
+    return sum(word in own for word in words) / len(words) if words else 0.0
+
+
+def _is_value(text: str) -> bool:
+    return bool(re.match(r"[<>\u2264\u2265(]?\s?[-\u2212\u2013]?[\d.]", text)) or text in ("NA", "NaN", "Inf")
 
 
 def winner(rows: Sequence[Sequence[Cell]], question: Question) -> tuple[int, str] | None:

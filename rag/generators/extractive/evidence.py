@@ -22,34 +22,42 @@ _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|et al|vs|cf|etc|figs?|tabs?|eqs?|sec|no|nos|dr|prof|st|approx|resp|ca|vol|pp|p|f)|(?-i:\b[A-Z]))\.$",
     re.I,
 )
+# Words that open a sentence below a heading.
+_OPENERS = "The|A|An|In|We|This|These|For|As|To|If|Here|It|One|There|Note|Our|Since|Before|Because|Let|Assume|Suppose|Consider|Start|When"
 _BREAK = re.compile(
     r"(?<=[.!?])[\"')\]\u201d]?\s+(?=[\"'(\[\u201c\u2018]?[A-Z0-9\u2022])"
     r"|\s+(?=\u2022)|\s+(?=R?> ?[a-zA-Z#(])|\s+(?=(?:Figure|Table|Chapter|CHAPTER) \d+(?:\.\d+)?:? [A-Z])"
     r"|(?<!Figure)(?<!Table)(?<!Chapter)(?<!Section)\s+(?=\d+(?:\.\d+)+ [A-Z][a-z])"
+    rf"|\s+(?=\d{{1,2}} (?!(?:{_OPENERS})\b)[A-Z][a-z]+(?: [A-Za-z-]+){{0,5}} (?:{_OPENERS})\b)"
 )
 # "11.3.2 Breast Cancer Survival Before fitting ...": a heading runs into the sentence below it.
-_OPENERS = "The|A|An|In|We|This|These|For|As|To|If|Here|It|One|There|Note|Our|Since|Before|Because|Let|Assume|Suppose|Consider|Start|When"
 _HEADING = re.compile(
     rf"\A(?:Chapter |CHAPTER )?\d+(?:\.\d+)*(?: (?!(?:{_OPENERS})\b)(?:[A-Z][\w'-]*:?|of|and|in|for|the|a|to|with|via|&))+ "
     rf"(?=(?:{_OPENERS})\b)"
 )
+COMMAND = re.compile(r"R?> ")
+_PROSE_AFTER = re.compile(r"(?<=\))\s+(?=[A-Z][a-z]*,? [a-z]{2,},? [a-z])")
 # Document text must not forge a citation in the answer.
 _TAG_LOOKALIKE = re.compile(r"\[(?=[A-Z]\d{1,3}\s*[\],;])")
 MAX_SENTENCE = 420
 """Longer "sentences" are program listings or output; they are cut at the next blank after so many characters."""
 MIN_OVERLAP = 20
 MAX_UNITS = 600
+TITLE = 3
+"""So many sentences over a table's rows may be its caption."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
     """The smallest run of evidence that can answer. ``context`` are words around it that help to recognise it (the
-    sentences next to it, the caption, the source) but can't be quoted. A table row has ``cells``."""
+    sentences next to it, the caption, the source) but can't be quoted; ``before`` is the sentence before. A table row has
+    ``cells``."""
 
     tag: str
     kind: UnitKind
     text: str
     context: str = ""
+    before: str = ""
     cells: tuple[Cell, ...] = ()
 
 
@@ -130,11 +138,15 @@ def _sentences(passage: _Passage) -> Iterator[Unit]:
     for i, ((start, end), text) in enumerate(zip(spans, texts, strict=True)):
         tag = passage.tag_at((start + end) // 2)
         near = " ".join([*texts[max(0, i - 1) : i], *texts[i + 1 : i + 2], source])
-        prose, rows = unflatten(_HEADING.sub("", text))
-        for row in rows:
-            yield Unit(tag, "row", row, f"{prose} {near}", row_of(row))
+        text = _HEADING.sub("", text)
+        prose, rows = unflatten(text)
+        if not any(row_of(row) for row, _ in rows):
+            prose, rows = text, ()  # a formula's bar, not a table's
+        for row, title in rows:
+            above = " ".join([*texts[max(0, i - TITLE) : i], title, source])
+            yield Unit(tag, "row", row, above, cells=row_of(row))
         if prose:
-            yield Unit(tag, "sentence", prose, near)
+            yield Unit(tag, "sentence", prose, near, texts[i - 1] if i else "")
 
 
 def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
@@ -149,6 +161,10 @@ def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _bounded(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    prose = _PROSE_AFTER.search(text, start, end) if COMMAND.match(text, start) else None
+    if prose:
+        yield start, prose.start()
+        start = prose.end()
     while end - start > MAX_SENTENCE and " | " not in text[start:end]:
         blank = text.find(" ", start + MAX_SENTENCE, end)
         if blank < 0:
@@ -192,7 +208,7 @@ def _read_off(tag: str, text: str, context: str) -> Iterator[Unit]:
     for line in lines:
         cells = row_of(line, columns)
         if cells:
-            yield Unit(tag, "row", line, f"{context} {title}", cells)
+            yield Unit(tag, "row", line, f"{context} {title}", cells=cells)
         elif " | " in line:
             columns = tuple(part.strip() for part in line.strip("| ").split("|"))  # the header of a plain grid
         else:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from rag.generators.extractive import cells, spans
+from rag.generators.extractive import cells, naming, spans
 from rag.generators.extractive.evidence import Unit
 from rag.generators.extractive.questions import NUMERIC, Question
-from rag.generators.extractive.words import tokens
+from rag.generators.extractive.words import index, stems, tokens
 
 CLEAR_MARGIN = 1.15
-"""A span is quoted alone when it scores so many times the next best; else the sentence that holds both is quoted."""
+"""A number is quoted alone when it scores so many times the next best; else the sentence that holds both is quoted."""
+
+MAX_UNCLEAR = 240
+"""Characters; of a longer sentence the best number is quoted in any case."""
 
 MIN_SENTENCE = 25
 """Characters; a shorter unit is a label or a heading."""
@@ -20,41 +24,104 @@ _REASON = re.compile(
     r"to (?:avoid|allow|ensure|make))\b",
     re.I,
 )
-_IS = re.compile(
-    r"\W{0,2}(?: \w+){0,2}\W{0,2} ?"
-    r"(?:\b(?:is|are|was|were|means?|denotes?|refers?|called|known as|defined|stands? for)\b|, an? )"
+_DEFINES = re.compile(
+    r"[\"'\u2019\u201d)]?(?: (?:\([^()]{1,20}\)|[A-Za-z][a-z]*))?\W{0,2}\s?"
+    r"(?:(?:is|are|was|were) (?:defined|a|an|the|one(?! of)|any|used to|known|called|simply|essentially|just|that|orally)\b"
+    r"|(?:means?|denotes?|refers? to|stands? for|consists? of|measures?)\b|(?<=,) ?(?:an? |where\b|i\.e\.|that is\b|which is\b))"
 )
-_NEGATIONS = frozenset("no not never none neither nor cannot without isn doesn don didn wasn aren can't unlike".split())
+_IT_IS = re.compile(r"\A(?:It|This|They|These) (?:is|are|means?) (?:an? |the |used to |one )?")
+_DEFINIENDUM = 6  # words that the thing's name may be spread over
+_NAMED = 0.65  # share of its words that has to be there
+_EARLY = 5  # words; a thing named so early is the sentence's subject
+_NEGATED = re.compile(
+    r"(?<!\bwho )(?<!\bthat )(?<!\bwhich )\b(?:(?:is|are|was|were|do|does|did|can|could|should|has|have|had|will|would|may|must|need) (?:\w+ ){0,2}?not(?! only)|cannot|"
+    r"\w+n['\u2019]t|no (?:\w+ ){0,3}?(?:evidence|need|reason|difference|effect|way|guarantee)|never|nor|neither|without|unlike)\b",
+    re.I,
+)
 
 
-def extract(unit: Unit, question: Question) -> tuple[str, bool]:
-    """The answer to quote from a unit, and whether it is of the kind that was asked for."""
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """An answer to quote. ``fits``: it is of the kind that was asked for. ``together`` (0 to 1): how closely it stands with
+    what the question names."""
+
+    text: str
+    fits: bool
+    together: float = 0.0
+
+
+def extract(unit: Unit, question: Question) -> Extract:
+    """The answer to quote from a unit."""
     if unit.cells:
-        return cells.answer(unit.cells, question)
-    if question.kind in NUMERIC or question.kind == "who":
-        found = spans.candidates(unit.text, question)
-        if not found:
-            return unit.text, False
-        if len(found) == 1 or found[0].score > CLEAR_MARGIN * found[1].score:
-            return spans.quoted(unit.text, found[0], question), True
-        return unit.text, True
+        return _cell(unit, question)
+    if question.kind in NUMERIC or question.kind in ("who", "where"):
+        return _span(unit, question)
     if question.kind == "yes_no":
-        return f"{_polarity(unit.text, question)}: {unit.text}", len(unit.text) >= MIN_SENTENCE
-    if spans.asks_for_name(question):
-        found = spans.names(unit.text, question)
-        return (unit.text[found[0].start : found[0].end], True) if found else (unit.text, False)
+        fits = len(unit.text) >= MIN_SENTENCE and unit.kind in ("sentence", "fact", "caption")
+        return Extract(f"{_polarity(unit.text, question)}: {unit.text}", fits)
+    if question.kind == "name":
+        return _name(unit, question)
     if question.kind == "definition":
-        return unit.text, _defines(unit.text, question)
-    return unit.text, unit.kind != "label" and (question.kind != "why" or bool(_REASON.search(unit.text)))
+        together = _defines(unit, question) if unit.kind in ("sentence", "fact") else 0.0
+        return Extract(unit.text, together > 0, together)
+    return Extract(unit.text, unit.kind != "label" and (question.kind != "why" or bool(_REASON.search(unit.text))))
 
 
-def _defines(text: str, question: Question) -> bool:
-    """Whether the text says what the question's thing is: the thing, then "is", "means" or ", a ..."."""
-    names = {word for term in question.terms for phrase in term.alternatives for word in phrase}
-    return any(token.stem in names and _IS.match(text, token.end) for token in tokens(text))
+def _cell(unit: Unit, question: Question) -> Extract:
+    found = cells.answer(unit.cells, question)
+    fits = found.named and question.kind not in ("yes_no", "definition", "who", "where", "why")
+    return Extract(found.value, fits, found.together)
+
+
+def _span(unit: Unit, question: Question) -> Extract:
+    text = unit.text
+    found = spans.candidates(text, question)
+    if not found:
+        return Extract(text, False)
+    together = _together(text, found[0], question)
+    clear = len(found) == 1 or found[0].score > CLEAR_MARGIN * found[1].score
+    if clear or question.kind not in NUMERIC or len(text) > MAX_UNCLEAR:
+        return Extract(spans.quoted(text, found[0], question), True, together)
+    # a drawing's row of labels stands there label by label too
+    return Extract(text, unit.kind != "label", together)
+
+
+def _together(text: str, span: spans.Span, question: Question) -> float:
+    """How close a span stands to the question's words, of those that the text holds."""
+    words = index(text)
+    held = sum(term.weight for term in question.terms if term.in_(words))
+    return min(1.0, span.score / held) if held else 0.0
+
+
+def _name(unit: Unit, question: Question) -> Extract:
+    kind = naming.asked(question)
+    if not kind:
+        return Extract(unit.text, unit.kind != "label")
+    found = naming.names(unit.text, question, kind)
+    if not found:
+        return Extract(unit.text, False)
+    return Extract(unit.text[found[0].start : found[0].end], True, _together(unit.text, found[0], question))
+
+
+def _defines(unit: Unit, question: Question) -> float:
+    """How well the unit says what the question's thing is: the thing, then "is a", "means" or ", a ..."; 0 where it does not."""
+    terms = question.terms
+    words = tokens(unit.text)
+    for i, token in enumerate(words):
+        if not any(
+            (token.stem,) in term.alternatives or token.stem == p[-1] for term in terms for p in term.alternatives
+        ):
+            continue
+        window = frozenset(word.stem for word in words[max(0, i + 1 - _DEFINIENDUM) : i + 1])
+        held = sum(term.weight for term in terms if term.in_(window)) / sum(term.weight for term in terms)
+        if held >= _NAMED and _DEFINES.match(unit.text, token.end):
+            return held * (1.0 if i < _EARLY else 0.6)
+    if unit.before and _IT_IS.match(unit.text):
+        before = frozenset(stems(unit.before))
+        return 0.8 if all(term.in_(before) for term in terms) else 0.0
+    return 0.0
 
 
 def _polarity(text: str, question: Question) -> str:
-    said = any(t.text.lower() in _NEGATIONS for t in tokens(text))
-    asked = any(t.text.lower() in _NEGATIONS for t in tokens(question.text))
-    return "Yes" if said == asked else "No"
+    """Yes or No: whether the text denies what the question asks (or the other way round)."""
+    return "Yes" if bool(_NEGATED.search(text)) == bool(_NEGATED.search(question.text)) else "No"

@@ -1,45 +1,43 @@
-"""Which unit of evidence fits a question: features of each, weighed by a logistic model."""
+"""Which answer fits a question: features of each candidate, weighed by a conditional logistic model with "none" as one choice."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from rag.generators.extractive import cells
-from rag.generators.extractive.evidence import Unit
-from rag.generators.extractive.extraction import extract
-from rag.generators.extractive.questions import NUMERIC, Kind, Question, Term
-from rag.generators.extractive.words import holds, index
+import numpy as np
+from numpy.typing import NDArray
 
-WEIGHTS = {
-    "bias": -3.55,
-    "own": 2.79,
-    "near": 0.54,
-    "passage": 1.12,
-    "first": 0.27,
-    "nowhere": -1.7,
-    "anchors": -0.78,
-    "focus": 0.59,
-    "mistyped": -1.5,
-    "misfit": -0.69,
-    "read off": 0.53,
-    "code": -0.67,
+from rag.encoders import text_encoder
+from rag.generators.extractive import cells, naming
+from rag.generators.extractive.evidence import COMMAND, Unit
+from rag.generators.extractive.extraction import Extract, extract
+from rag.generators.extractive.questions import NUMERIC, SUPERLATIVE, Kind, Question, Term
+from rag.generators.extractive.words import STOP_STEMS, abbreviates, holds, index, stems, tokens
+
+WEIGHTS: Mapping[str, float] = {
+    "own": 3.05,
+    "near": 1.80,
+    "passage": 1.58,
+    "first": 0.46,
+    "nowhere": -0.01,
+    "strange": -0.44,
+    "anchors": -1.15,
+    "focus": 0.82,
+    "together": 2.33,
+    "mass": 1.18,
+    "meaning": 0.36,
+    "misfit": -0.02,
+    "read off": 0.44,
+    "code": -0.39,
+    "length": 0.51,
 }
-"""Log-odds that a unit's candidate answers the question, per feature; fitted by logistic regression on questions about the
-demo's documents with and without their answer in the evidence (``tests/data/reader_calibration.json`` keeps some of them). Only
-"mistyped" was set by hand, to twice its fitted size: a sentence without a number is no answer to "how many".
+NONE = 7.64
 
-    own, near, passage   shares of the question's weighted words that the unit holds, that it and its neighbours hold, that
-                         all evidence with its tag holds
-    first                the unit is of the passage or crop that retrieval ranked first
-    nowhere              share of the question's weighted words that no evidence holds
-    anchors              share of its names and numbers that are not near
-    focus                the noun asked for ("how many women") is near
-    mistyped, misfit     no number though one is asked for; no reason, name or definition though that is asked for
-    read off, code       what the unit is: a table row or label; a program listing
-"""
+FEATURES = tuple(WEIGHTS)
 
 Weighed = list[tuple[Term, float, bool]]
 """A question's terms with their weight in this prompt and whether the evidence holds them anywhere."""
@@ -50,10 +48,32 @@ SHORTLIST = 24
 CONTEXT_SHARE = 0.5
 """What a word counts for the shortlist when it stands near the unit and not in it."""
 
-SELF_EVIDENT: frozenset[Kind] = frozenset({"year", "percent", "p_value", "interval", "who"})
+SELF_EVIDENT: frozenset[Kind] = frozenset({"year", "percent", "p_value", "interval", "who", "where"})
 """Kinds whose answers show what they are: "1986" need not be called a year."""
 
-_CODE = re.compile(r"<- |^R?> |\w\(\w+ ?[=~]|, data ?=")
+ENCODER = "all-MiniLM-L6-v2-int8"
+COMPARED = 6
+COMPARED_CHARS = 220
+USUAL_COSINE = 0.4
+COSINE_SPREAD = 0.2
+"""So many candidates, and so much of each, are compared with the question by the encoder; another one counts as usual."""
+
+RARE_PIECES = 3
+"""A word that the encoder's vocabulary takes so many pieces for is rare: "lenalidomide"."""
+
+MASS = 5.0
+"""Weight of question words near a unit from which more say nothing more."""
+
+STRICT: frozenset[Kind] = NUMERIC | {"who", "where", "definition"}
+"""Kinds for which nothing but an answer of that kind will do."""
+
+LEAST_NEWS = 2
+"""Content words that an answer has to add to the question."""
+
+_SAYING: frozenset[Kind] = frozenset({"open", "why", "name", "definition", "yes_no"})
+_RELATING: frozenset[Kind] = frozenset({"who", "where", "year"})
+
+_CODE = re.compile(r"<- |^R?> |\w\(\w+ ?[=~]|, data ?=|\w\$\w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +106,96 @@ class Match:
     features: Mapping[str, float]
 
     @property
-    def probability(self) -> float:
-        """The chance that the candidate answers the question."""
-        return 1 / (1 + math.exp(-sum(WEIGHTS[name] * value for name, value in self.features.items())))
+    def logit(self) -> float:
+        """Its log-odds against another candidate or none, up to a constant."""
+        return sum(WEIGHTS[name] * value for name, value in self.features.items())
 
 
-def best_match(question: Question, evidence: Sequence[Indexed]) -> Match:
-    """The unit that fits best; the earlier of two equals."""
-    return max(matches(question, evidence), key=lambda match: match.probability)
+def best_match(question: Question, evidence: Sequence[Indexed]) -> tuple[Match, float] | None:
+    """The match whose answer is the most probable, and that probability; None without any candidate.
+
+    Candidates that say the same add up; those that say something else, and that none is right, stand against them.
+    """
+    found = matches(question, evidence)
+    if not found:
+        return None
+    odds = [math.exp(match.logit) for match in found]
+    total = math.exp(NONE) + sum(odds)
+    support = [sum(odds[j] for j in backers) for backers in agreeing([match.candidate for match in found])]
+    best = max(range(len(found)), key=lambda i: (odds[i] + BACKING * (support[i] - odds[i]), -i))
+    return found[best], support[best] / (total - (1 - RIVALRY) * (sum(odds) - support[best]))
+
+
+def agreeing(answers: Sequence[str]) -> list[list[int]]:
+    """For each answer the places of those that say the same: its letters and digits, or, of names, a part of them."""
+    keys = [re.sub(r"[\W_]+", "", answer.lower()) for answer in answers]
+    return [[j for j, other in enumerate(keys) if _agree(key, other)] for key in keys]
+
+
+def _agree(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    short, long = sorted((one, other), key=len)
+    return MIN_NAME <= len(short) and len(long) <= MAX_NAME and short in long and not short[0].isdigit()
+
+
+BACKING = 1.0
+RIVALRY = 0.5
+"""What the odds of the other answers count against the best one's."""
+MIN_NAME = 6
+MAX_NAME = 40
+"""Letters of a name that another one may hold ("log-rank test", "exact two-sample logrank test"); longer ones are sentences."""
 
 
 def matches(question: Question, evidence: Sequence[Indexed]) -> list[Match]:
-    """The units that share the most with the question, in the prompt's order, with their candidate answers."""
+    """The units that share the most with the question and hold an answer of its kind, in the prompt's order."""
+    question = _informed(question, evidence)
     terms = _weighed(question, evidence)
     order = sorted(range(len(evidence)), key=lambda i: -_fit(terms, evidence[i]))
-    found = [_match(question, evidence[i], terms) for i in sorted(order[:SHORTLIST])]
-    return [*found, *_superlatives(question, evidence, terms)]
+    found = [match for i in order[:SHORTLIST] if (match := _match(question, evidence[i], terms))]
+    found = [*_compared(question, found), *_superlatives(question, evidence, terms)]
+    place = {id(item.unit): i for i, item in enumerate(evidence)}
+    return sorted(found, key=lambda match: place[id(match.unit)])
+
+
+def _compared(question: Question, found: Sequence[Match]) -> Iterator[Match]:
+    """The matches, the first few that are running text with the cosine of the question and their text."""
+    prose = [match for match in found if match.unit.kind in ("sentence", "fact", "caption")][:COMPARED]
+    asked = encoded(question.text)
+    cosines = {id(match): float(asked @ encoded(match.unit.text[:COMPARED_CHARS])) for match in prose}
+    for match in found:
+        cosine = cosines.get(id(match), USUAL_COSINE)
+        yield replace(match, features={**match.features, "meaning": (cosine - USUAL_COSINE) / COSINE_SPREAD})
+
+
+@lru_cache(maxsize=512)
+def encoded(text: str) -> NDArray[np.float32]:
+    """The text's unit vector, (384,); a sentence is asked for by every part of a question."""
+    return text_encoder(ENCODER).encode([text])[0]
+
+
+def _informed(question: Question, evidence: Sequence[Indexed]) -> Question:
+    """The question with the evidence's short names of its words ("horTh" for "hormonal therapy"), and its rare words marked."""
+    words = [w for w in tokens(question.text) if w.stem not in STOP_STEMS and not w.is_number]
+    vocabulary = sorted({word for item in evidence for word in item.own if not word.endswith("*")})
+    added: dict[str, set[str]] = {}
+    for first, second in zip(words, words[1:], strict=False):
+        short = {word for word in vocabulary if abbreviates(word, first.text.lower(), second.text.lower())}
+        for word in (first, second):
+            added.setdefault(word.stem, set()).update(short)
+    rare = {word.stem for word in words if text_encoder(ENCODER).count_tokens(word.text) >= RARE_PIECES}
+    terms = []
+    for term in question.terms:
+        if any(word in rare for phrase in term.alternatives for word in phrase):
+            term = replace(term, strange=True)
+        short = {(s,) for phrase in term.alternatives for word in phrase for s in added.get(word, ())}
+        terms.append(replace(term, alternatives=term.alternatives | short) if short else term)
+    return replace(question, terms=tuple(terms))
 
 
 def _superlatives(question: Question, evidence: Sequence[Indexed], terms: Weighed) -> Iterator[Match]:
     """For "which ... has the largest ...": the winning row of each table."""
-    if not question.superlative:
+    if not question.superlative or question.kind not in ("name", "who", "where", "open"):
         return
     tables: dict[str, list[Indexed]] = {}
     for item in evidence:
@@ -115,10 +204,9 @@ def _superlatives(question: Question, evidence: Sequence[Indexed], terms: Weighe
     for rows in tables.values():
         won = cells.winner([row.unit.cells for row in rows], question)
         if won:
-            match = _match(question, rows[won[0]], terms)
             # the column and the superlative were found, so the row needs to share nothing more with the question
-            found = {"mistyped": 0.0, "misfit": 0.0, "own": match.features["near"]}
-            yield Match(match.unit, won[1], {**match.features, **found})
+            features = _features(question, rows[won[0]], terms, Extract(won[1], True, 1.0))
+            yield Match(rows[won[0]].unit, won[1], {**features, "own": features["near"]})
 
 
 def _weighed(question: Question, evidence: Sequence[Indexed]) -> Weighed:
@@ -137,27 +225,70 @@ def _fit(terms: Weighed, item: Indexed) -> float:
     return sum(w * (1.0 if t.in_(item.own) else CONTEXT_SHARE if t.in_(item.near) else 0.0) for t, w, _ in terms)
 
 
-def _match(question: Question, item: Indexed, terms: Weighed) -> Match:
-    candidate, exact = extract(item.unit, question)
-    if exact and question.kind in SELF_EVIDENT:
+def _match(question: Question, item: Indexed, terms: Weighed) -> Match | None:
+    found = extract(item.unit, question)
+    strict = question.kind in STRICT or (question.kind == "name" and bool(naming.asked(question)))
+    if strict and not found.fits:
+        return None
+    if not strict and question.kind != "yes_no" and not item.unit.cells and _says_nothing(found.text, question):
+        return None
+    if (
+        question.kind == "amount"
+        and question.focus
+        and not any(holds((word,), item.near) for word in _measures(question))
+    ):
+        return None
+    if question.kind in _RELATING and not _relates(question, item):
+        return None
+    if question.kind in _SAYING and COMMAND.match(found.text):
+        return None
+    if question.kind == "name" and question.superlative and not SUPERLATIVE.search(item.unit.text):
+        return None
+    return Match(item.unit, found.text, _features(question, item, terms, found))
+
+
+def _measures(question: Question) -> set[str]:
+    """The stems of what is measured, in all wordings."""
+    focus = set(question.focus)
+    named = [t for t in question.terms if any(focus & set(phrase) for phrase in t.alternatives)]
+    return focus | {word for term in named for phrase in term.alternatives for word in phrase}
+
+
+def _relates(question: Question, item: Indexed) -> bool:
+    """Whether what is near holds the first plain word that the question turns on: who "assayed", where somebody was "born"."""
+    words = (term for term in question.terms if not term.anchor and not term.category and term.weight >= 1.0)
+    first = next(words, None)
+    return first is None or first.in_(item.passage)
+
+
+def _says_nothing(text: str, question: Question) -> bool:
+    """Whether an answer only repeats what the question says."""
+    known = {word for term in question.terms for phrase in term.alternatives for word in phrase}
+    return len(set(stems(text)) - known - STOP_STEMS) < LEAST_NEWS
+
+
+def _features(question: Question, item: Indexed, terms: Weighed, found: Extract) -> dict[str, float]:
+    if found.fits and question.kind in SELF_EVIDENT:
         terms = [entry for entry in terms if not entry[0].category]
     # a label borrows the caption's words only for its number: as a name or a sentence it has to speak for itself
     lone = item.unit.kind == "label" and question.kind not in NUMERIC
     near, passage = (item.own, item.own) if lone else (item.near, item.passage)
     total = sum(weight for _, weight, _ in terms) or 1.0
     anchors = [term for term, _, _ in terms if term.anchor]
-    features = {
-        "bias": 1.0,
+    return {
         "own": sum(w for t, w, _ in terms if t.in_(item.own)) / total,
         "near": sum(w for t, w, _ in terms if t.in_(near)) / total,
         "passage": sum(w for t, w, _ in terms if t.in_(passage)) / total,
         "first": float(item.unit.tag[1:] == "1" and item.unit.kind != "fact"),
         "nowhere": sum(w for _, w, anywhere in terms if not anywhere) / total,
+        "strange": float(any(not anywhere and t.strange for t, _, anywhere in terms)),
         "anchors": sum(not t.in_(near) for t in anchors) / max(1, len(anchors)),
         "focus": float(holds(question.focus, near)),
-        "mistyped": float(not exact and question.kind in NUMERIC),
-        "misfit": float(not exact and question.kind not in NUMERIC),
+        "together": found.together,
+        "mass": min(1.0, sum(t.weight for t, _, _ in terms if t.in_(near)) / MASS),
+        "meaning": 0.0,
+        "misfit": float(not found.fits),
         "read off": float(item.unit.kind in ("row", "label")),
         "code": float(bool(_CODE.search(item.unit.text))),
+        "length": min(2.0, len(found.text.split()) / 40),
     }
-    return Match(item.unit, candidate, features)

@@ -9,14 +9,26 @@ from typing import Literal
 from rag.generators.extractive.words import CONCEPTS, LONGEST_CONCEPT, STOP_STEMS, Phrase, Token, holds, stem, tokens
 
 Kind = Literal[
-    "yes_no", "count", "percent", "p_value", "interval", "year", "amount", "who", "why", "definition", "name", "open"
+    "yes_no",
+    "count",
+    "percent",
+    "p_value",
+    "interval",
+    "year",
+    "amount",
+    "who",
+    "where",
+    "why",
+    "definition",
+    "name",
+    "open",
 ]
 
 _MEASURES = (
     r"age|aic|area|average|bmi|chisq|coefficient|concordance|correlation|cost|cut-?off|cut ?point|deviance|deviation|"
     r"df|degrees? of freedom|difference|dose|duration|effect|error|estimate|frequency|hazard|height|increase|incidence|"
     r"length|limit|loss|maximum|mean|median|minimum|mortality|number|odds|probability|quantile|rate|ratio|reduction|"
-    r"risk|score|size|sd|slope|statistic|sum|survival|temperature|time|total|value|variance|weight|width|z|penalty|likelihood|level"
+    r"activity|income|half-life|prevalence|reliability|sensitivity|specificity|risk|score|size|sd|slope|statistic|sum|survival|temperature|time|total|value|variance|weight|width|z|penalty|likelihood|level"
 )
 
 _VALUES = (
@@ -25,7 +37,7 @@ _VALUES = (
 )
 _ENDS = (
     r"(?= (?:of|for|in|at|on|from|among|to|is|was|were|does|did|do|has|have|had|when|with|per|between|associated|assigned|after|"
-    r"used|reported|estimated|if|by|under|needed|required)\b|\?|,|$)"
+    r"used|reported|estimated|if|by|under|needed|required|that)\b|\?|,|$)"
 )
 
 # The first pattern that is found decides. Patterns are searched in the lower-cased question.
@@ -33,19 +45,24 @@ KINDS: tuple[tuple[Kind, str], ...] = (
     ("count", r"\bhow many\b|\bwhat (?:is|was|were|are)? ?(?:the )?(?:total )?number of\b"),
     ("percent", r"\b(?:what|which) (?:\w+ )?(?:percent(?:age)?|proportion|fraction|share)\b|\bhow many percent\b"
                 r"|\bwhat (?:is|was) the (?:\w+ ){0,2}(?:percentage|proportion|fraction)\b"),
-    ("p_value", r"\bp[- ]?values?\b"),
+    ("definition", r"^(?:what (?:is|are) an? (?!\w+ (?:of|for|value)\b)[^,]*$|what is (?:the )?(?!.*\b(?:its|their|this|that)\b)(?!overall|total|average|estimated)(?:[\w.()-]+ ){0,2}(?:" + _MEASURES + r")\?*$)"),
+    ("amount", r"\b(?:at|in|after|by|until) (?:which|what) (?:weeks?|days?|months?|ages?|times?|levels?|doses?|cut-?offs?)\b"),
+    ("p_value", r"\bp[- ]?value\b|^(?!.*\bwhich p[- ]?values).*\bp[- ]?values\b"),
     ("interval", r"\bconfidence (?:interval|limits)|\b95 ?% ci\b|\binterquartile|\biqr\b"
                  r"|\b(?:what|which) (?:\w+ )?(?:range|interval)\b"),
-    ("year", r"\b(?:what|which) year\b|^when\b|\bin what year\b"),
+    ("year", r"\b(?:what|which) year\b|^when\b(?! (?:is|are|does|do|should|can|to)\b)"),
+    ("where", r"^where\b(?! (?:is|are|can|should) (?:the )?\w+ (?:used|needed|useful)\b)"
+              r"|\b(?:what|which) (?:city|town|country|county|state|place|region|continent)\b"),
     ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
     ("why", r"\bwhy\b|\b(?:what|which) (?:is|was|were|are)? ?(?:the )?(?:reason|purpose|motivation)"),
-    ("who", r"(?:^|, |\band )(?:by |to |from )?who(?:se|m)?\b|\b(?:what|which) (?:author|researcher|person)s?\b"),
-    ("amount", r"\b(?:what|which) (?:is|was|were|are) (?:the |an? )?(?!\w+ed\b)(?:[\w.()'%/-]+ ){0,4}?(?:" + _MEASURES + r")s?\b" + _ENDS),
+    ("who", r"(?:^|, |\band )(?:by |to |from )?who(?:se|m)?\b|\b(?:what|which) (?:\w+ )?(?:author|researcher|person|statistician|epidemiologist|scientist|doctor|physician|surgeon|professor)s?\b"),
+    ("amount", r"\b(?:what|which) (?:is|was|were|are) (?:the |an? )?(?!\w+ed\b)(?:[\w.()'%/-]+ ){0,4}?(?:\w+-)*(?:" + _MEASURES + r")s?\b" + _ENDS),
     ("amount", r"\b(?:what|which) (?:[\w.()'%/-]+ ){0,3}?(?:" + _VALUES + r")s?\b" + _ENDS),
     ("amount", r"^at (?:which|what)\b.*\b(?:split|separated?|divided?|cut)\b"),
-    ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()-]+(?: [\w.()-]+)?\??$|\b(?:mean|meant|stand) (?:by|for)\b|\bdefin"),
+    ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()'\u2019-]+(?: [\w.()-]+){0,2}\??$|\b(?:mean|meant|stand) (?:by|for)\b|^(?!.*\bwhich\b).*\bdefin(?:e|ed|ition)\b"),
     ("open", r"\bhow\b"),
     ("yes_no", r"^(?!.*\bwh(?:at|ich|o)\b)(?:.*, )?(?:is|are|was|were|do|does|did|can|could|has|have|had|should|will|would|must)\b"),
+    ("open", r"\bwhat (?:is|are|was|were|do|does|did|can|could|has|have|had|will|would|should|may|might|must|the|happen\w*)\b"),
     ("name", r"\b(?:what|which)\b"),
 )  # fmt: skip
 _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = tuple((kind, re.compile(pattern)) for kind, pattern in KINDS)
@@ -58,13 +75,13 @@ _SPLIT = re.compile(
 )
 _ASKING = frozenset({"which", "what", "many", "much", "whose"})
 # Of "which company" the evidence says "Genentech, Inc.", not "company"; of "in which year" it says "1986".
-_CATEGORIES: frozenset[Kind] = frozenset({"name", "who", "year", "percent", "p_value", "interval"})
+_CATEGORIES: frozenset[Kind] = frozenset({"name", "who", "where", "year", "percent", "p_value", "interval"})
 MAX_FOCUS = 3
 _PRONOUN = re.compile(r"\b(?:it|its|they|their|them|this|these|those|the (?:corresponding|same|other))\b", re.I)
 OWN_TERMS = 3
 """A later part with fewer content words leans on the first part."""
 _WH = re.compile(r"\b(?:what|which|how|who|whom|whose|when|where|why)\b", re.I)
-_SUPERLATIVE = re.compile(r"\b(largest|highest|greatest|biggest|most|longest|maximum|best|oldest|strongest|smallest|lowest|least|"
+SUPERLATIVE = re.compile(r"\b(largest|highest|greatest|biggest|most|longest|maximum|best|oldest|strongest|smallest|lowest|least|"
                           r"fewest|shortest|minimum|worst|youngest|weakest)\b", re.I)  # fmt: skip
 _COMPARED = frozenset(
     "largest highest greatest biggest longest oldest strongest smallest lowest fewest shortest youngest weakest".split()
@@ -92,12 +109,13 @@ MAX_CHARS = 2000
 @dataclass(frozen=True, slots=True)
 class Term:
     """A content word or phrase of the question, with the wordings that count as the same; ``weight`` is its say, an ``anchor``
-    is a name or number, a ``category`` says what sort of thing is asked for ("which company")."""
+    is a name or number, a ``category`` says what sort of thing is asked for ("which company"); ``strange`` words are rare in any text."""
 
     alternatives: frozenset[Phrase]
     weight: float
     anchor: bool
     category: bool = False
+    strange: bool = False
 
     def in_(self, words: frozenset[str]) -> bool:
         """Whether an index (``words.index``) holds the term in any wording."""
@@ -148,7 +166,7 @@ def analyse(text: str, setting: str = "") -> Question:
     lowered = text.lower()
     kind: Kind = next((kind for kind, pattern in _KINDS if pattern.search(lowered)), "open")
     words = tokens(text)
-    superlative = _SUPERLATIVE.search(text)
+    superlative = SUPERLATIVE.search(text)
     direction: Literal["", "most", "least"] = ""
     if superlative:
         direction = "least" if superlative.group().lower() in _LEAST else "most"

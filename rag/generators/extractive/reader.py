@@ -12,7 +12,7 @@ from rag.generators.extractive.questions import Answer, Question, parts
 from rag.prompt import ABSTENTION
 from rag.types import Prompt
 
-THRESHOLD = 0.28
+THRESHOLD = 0.25
 """Below this probability a part of a question is not answered. At it, four of five questions whose evidence lacks the answer
 are not answered."""
 
@@ -41,7 +41,7 @@ def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
         _answer(part, evidence) for part in parts(question)
     )
     least = threshold * (OTHER_PARTS if any(answer.score >= threshold for answer in answers) else 1.0)
-    kept = tuple(answer for answer in answers if answer.score >= least)
+    kept = tuple(answer for answer in answers if answer.tag and answer.score >= least)
     score = min(answer.score for answer in answers)
     if not kept:
         return Reading(ABSTENTION, (), score, True, answers)
@@ -50,5 +50,8 @@ def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
 
 
 def _answer(question: Question, evidence: Sequence[Indexed]) -> Answer:
-    best = best_match(question, evidence)
-    return Answer(best.candidate, best.unit.tag, best.probability)
+    found = best_match(question, evidence)
+    if found is None:
+        return Answer("", "", 0.0)
+    best, probability = found
+    return Answer(best.candidate, best.unit.tag, probability)

@@ -48,14 +48,14 @@ def row_of(line: str, columns: Sequence[str] = ()) -> tuple[Cell, ...]:
     return ()
 
 
-def unflatten(text: str) -> tuple[str, tuple[str, ...]]:
-    """Running text with table rows in it, apart: the prose around them, and the rows one by one.
+def unflatten(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Running text with table rows in it, apart: the prose around them, and the rows one by one, each with the prose before it.
 
     A row ends where a cell's value is followed by more words: those are the next row's label, or the text goes on.
     """
     if " | " not in text:
         return text, ()
-    rows: list[str] = []
+    rows: list[tuple[str, str]] = []
     prose: list[str] = []
     current: list[str] = []
     for i, piece in enumerate(text.split(" | ")):
@@ -70,10 +70,10 @@ def unflatten(text: str) -> tuple[str, tuple[str, ...]]:
             current.append(piece)
             continue
         current.append(f"{cell[1]}: {split[1]}" if cell else split[1])
-        rows.append(" | ".join(part for part in current if part))
+        rows.append((" | ".join(part for part in current if part), prose[0]))
         current = [split[2]]
     if len(current) > 1:
-        rows.append(" | ".join(current))
+        rows.append((" | ".join(current), prose[0]))
     elif current and current[0]:
         prose.append(current[0])
     return " ".join(part for part in prose if part), tuple(rows)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rag.generators.extractive.questions import Kind, Question, Term
+from rag.generators.extractive.evidence import COMMAND
+from rag.generators.extractive.questions import NUMERIC, Kind, Question, Term
 from rag.generators.extractive.words import STOP_STEMS, Token, stem, stems, tokens
 
 _NUMBER = r"(?:[<>≤≥~≈]\s?|about |approximately |nearly |almost |over |around |roughly )?[-−–]?\d[\d,]*(?:\.\d+)?(?:e[-−+]?\d+)?"
@@ -22,8 +23,13 @@ _RANGE = r"(?<![\w.])\d+[-–]\d+(?![\w.-])"
 _SIGNED = r"[-−]?\d[\d.]*"
 _OPENERS = "The|A|An|In|For|We|This|These|It|As|If|At|On|There|Figure|Table|To|One|And|But"
 _PERSON = (
-    rf"(?-i:(?:(?:Dr|Prof|Mr|Mrs|Ms)\.? )?(?!(?:{_OPENERS})\b)\b[A-Z][\w'’-]+"
-    r"(?:,? (?:and |& |et al\.?|of |van |de |[A-Z]\.? ?)*[A-Z][\w'’-]+| et al\.?)*)"
+    rf"(?-i:(?:(?:Dr|Prof|Mr|Mrs|Ms)\.? )?(?!(?:{_OPENERS})\b)\b[A-Z](?:\w|-|['’](?!s\b))+"
+    r"(?:,? (?:and |& |et al\.?|of |van |de |[A-Z]\.? ?)*[A-Z](?:\w|-|['’](?!s\b))+| et al\.?)*)"
+)
+
+_PLACE = (
+    r"(?-i:(?<=\bin )|(?<=\bat )|(?<=\bfrom )|(?<=\bof )|(?<=\bin the )|(?<=\bat the ))"
+    r"(?-i:[A-Z][\w.'’-]*\w(?:,? (?:of |and |the |& )*[A-Z][\w.'’-]*\w)*)"
 )
 
 # The first pattern that finds anything decides.
@@ -42,6 +48,7 @@ PATTERNS: Mapping[Kind, tuple[str, ...]] = {
     "year": (r"\b(?:1[6-9]|20)\d\d(?:\s?[-–]\s?(?:1[6-9]|20)?\d\d)?\b",),
     "amount": (rf"(?<![\w.]){_NUMBER}{_UNIT}|{_IN_WORDS}{_UNIT}",),
     "who": (_PERSON,),
+    "where": (_PLACE,),
 }
 _COMPILED = {kind: tuple(re.compile(p, re.I) for p in patterns) for kind, patterns in PATTERNS.items()}
 
@@ -58,6 +65,21 @@ _HEADING = re.compile(r"\d+(?:\.\d+)+\.?\s+[A-Z][a-z]|\d+(?:\.\d+){2,}")
 _QUALIFYING = re.compile(r"\s?%\s(?:CI|confidence|credib|Wald|level)|\s?% (?:lower|upper)", re.I)
 _SHARE_OF = re.compile(r"\d (?:out )?of (?:the |all )?\Z")  # of "32 out of 110" the first is the count
 _SENTENCE_START = re.compile(r"(?:\A|[.:!?\d]\s)\W*\Z")  # a capital there makes no name
+_NO_PERSON = re.compile(
+    r"[-–] ?[A-Z]|\b(?:University|Universität|Institute|Clinic|Center|Centre|Department|County|Hospital|Service|Survey|Data|Table|"
+    r"Figure|Chapter|Section|Appendix|Survival|Model|Models|Analysis|Test|Great|North|South|Package|Vignette|Edition|Journal|"
+    r"Association|Trial|January|February|March|April|May|June|July|August|September|October|November|December|"
+    r"Cox|Kaplan|Meier|Gaussian|Bayesian|Poisson|Markov|Weibull)\b"
+)
+_POSSESSIVE = re.compile(r"['’]s\b|(?<=s)['’]")
+_METHOD_FOLLOWS = re.compile(
+    r"(?:['’]s)?[ -](?:\w+ )?(?:models?|tests?|estimat\w+|residuals?|methods?|statistics?|curves?|formula|weights?|trial|regression)\b"
+)
+_NO_PLACE = re.compile(
+    r"\b(?:Figure|Table|Chapter|Section|Appendix|Equation|January|February|March|April|May|June|July|August|September|October|"
+    r"November|December|Cox|Kaplan|Surv|PY|FU)\b|^[A-Z0-9.]+$"
+)
+_ASSIGNED = re.compile(r"([A-Za-z][\w.]*) ?= ?\Z")
 _BEFORE = 14  # characters that tell what a number names
 
 # "How old": only a number with such a unit answers.
@@ -72,10 +94,8 @@ _UNITS_OF = {
 }
 _HOW = re.compile(rf"\bhow ({'|'.join(_UNITS_OF)})\b", re.I)
 
-_THINGS = "function|package|routine|option|argument|command|data set|dataset|object|method|test"
-_INTRODUCED = re.compile(rf"\b([A-Za-z][\w.]*) (?:{_THINGS})\b|\b(?:{_THINGS}) ([A-Za-z][\w.]*)")
-_NAMED_THINGS = frozenset(stems("function routine package argument option command dataset"))
 _COUNTED = re.compile(r"\s((?:[a-z-]+(?<!ed)\s)?(?:[a-z]{2,}s|women|men|people|children))\b")
+_LABELLED = re.compile(r"\s?\(([a-z]+(?: [a-z]+)?)\)")
 _CLAUSE = re.compile(r"[,;:]\s|\b(?:and|but|while|whereas|versus|against)\b")
 
 REACH = 6.0
@@ -85,6 +105,8 @@ COUNT_BONUS = 0.8
 """For the noun asked for: a measure stands right before its value ("a standard error of 0.066"), a noun right after its
 count ("54 patients")."""
 BONUS_REACH = 3
+LABEL_BONUS = 1.5
+"""For a value with its label behind it, "16-25 (heavy)", where the question says the label; against it where it says another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,31 +122,13 @@ def candidates(text: str, question: Question) -> list[Span]:
     """The spans of ``text`` that look like an answer of the question's kind, best first; what the question itself says
     (its own numbers and names) can't answer it."""
     words = tokens(text)
-    places = _places(words, question.terms)
     for pattern in _COMPILED.get(question.kind, ()):
         found = [match.span() for match in pattern.finditer(text)]
         kept = [span for span in found if not _is_ruled_out(text, *span, question)]
         if kept:
-            spans = [_scored(text, start, end, words, places, question) for start, end in kept]
+            spans = [scored(text, start, end, words, question) for start, end in kept]
             return sorted(spans, key=lambda s: (-s.score, s.start))
     return []
-
-
-def asks_for_name(question: Question) -> bool:
-    """Whether a function, package or the like is asked for by name."""
-    return question.kind == "name" and bool(set(question.focus) & _NAMED_THINGS)
-
-
-def names(text: str, question: Question) -> list[Span]:
-    """Names of functions, packages and data sets ("the msm package"), best first."""
-    words = tokens(text)
-    places = _places(words, question.terms)
-    spans = []
-    for match in _INTRODUCED.finditer(text):
-        name = match[1] or match[2]
-        if not _is_said(name, question) and stem(name) not in STOP_STEMS and not name.istitle():
-            spans.append(_scored(text, match.start(), match.end(), words, places, question))
-    return sorted(spans, key=lambda s: (-s.score, s.start))
 
 
 def quoted(text: str, span: Span, question: Question) -> str:
@@ -141,16 +145,21 @@ def quoted(text: str, span: Span, question: Question) -> str:
 
 def _is_ruled_out(text: str, start: int, end: int, question: Question) -> bool:
     return (
-        _is_said(text[start:end], question)
+        is_said(text[start:end], question)
         or _is_a_name(text, start, end, question)
         or bool(_SHARE_OF.search(text, max(0, start - _BEFORE), start))
+        or _is_assigned(text, start, question)
+        or _is_code(text, start)
         or _lacks_unit(text, start, end, question)
     )
 
 
-def _is_said(piece: str, question: Question) -> bool:
+def is_said(piece: str, question: Question) -> bool:
+    """Whether the question itself says all of a piece."""
     inner = [t for t in tokens(piece) if t.stem not in STOP_STEMS]
     own = {word for term in question.terms for alternative in term.alternatives for word in alternative}
+    if question.kind == "who" and any(t.stem in own and t.text[0].isupper() for t in inner):
+        return True  # "Schairer and Schoeniger" is no answer to who Schoeniger's supervisor was
     return bool(inner) and all(t.stem in question.numbers or t.stem in own for t in inner)
 
 
@@ -158,7 +167,11 @@ def _is_a_name(text: str, start: int, end: int, question: Question) -> bool:
     """Whether a number only names something ("node 3"), or (asked who) a capital only starts a sentence."""
     before = text[max(0, start - _BEFORE) : start]
     if question.kind == "who":
-        return " " not in text[start:end] and bool(_SENTENCE_START.search(text[:start]))
+        return not _is_person(text, start, end)
+    if question.kind == "where":
+        return bool(_NO_PLACE.search(text[start:end]))
+    if question.kind == "count" and _counts_others(text, end, question):
+        return True
     if question.kind == "count" and _NAMING_TIME.search(before):
         return True
     if question.kind in ("count", "amount", "percent") and _P_VALUE.search(before):
@@ -167,6 +180,43 @@ def _is_a_name(text: str, start: int, end: int, question: Question) -> bool:
         return True
     qualifies = _QUALIFYING.match(text, end) or _QUALIFYING.match(text, end - 1)
     return bool(_NAMING.search(before) or _HEADING.match(text, start) or qualifies)
+
+
+def _is_person(text: str, start: int, end: int) -> bool:
+    piece = text[start:end]
+    if (
+        _POSSESSIVE.match(text, end)
+        or _NO_PERSON.search(piece)
+        or _METHOD_FOLLOWS.match(text, end)
+        or any(w.isupper() and len(w) > 2 for w in piece.split())
+    ):
+        return False
+    return " " in piece or not _SENTENCE_START.search(text[:start])
+
+
+def _is_assigned(text: str, start: int, question: Question) -> bool:
+    """Whether a number is the value of something named that the question does not ask for: "df= 4", or "n = 137" for an amount."""
+    named = _ASSIGNED.search(text[max(0, start - 30) : start])
+    if named is None or question.kind not in ("amount", "count", "percent"):
+        return False
+    known = {word for term in question.terms for phrase in term.alternatives for word in phrase}
+    own = set(stems(named[1]))
+    if question.kind == "count":
+        own -= {"n"}
+    return bool(own) and not own & known
+
+
+def _is_code(text: str, start: int) -> bool:
+    return bool(COMMAND.match(text)) and start < text.rfind(")")
+
+
+def _counts_others(text: str, end: int, question: Question) -> bool:
+    """Whether a number counts something that the question does not name: "five groups" is no number of patients."""
+    follow = _COUNTED.match(text, end)
+    if not follow:
+        return False
+    known = {word for term in question.terms for phrase in term.alternatives for word in phrase}
+    return not known & set(stems(follow[1]))
 
 
 def _lacks_unit(text: str, start: int, end: int, question: Question) -> bool:
@@ -189,9 +239,9 @@ def _places(words: tuple[Token, ...], terms: tuple[Term, ...]) -> list[tuple[int
     return at
 
 
-def _scored(
-    text: str, start: int, end: int, words: tuple[Token, ...], places: list[tuple[int, float]], question: Question
-) -> Span:
+def scored(text: str, start: int, end: int, words: tuple[Token, ...], question: Question) -> Span:
+    """The span with its closeness to the question's words; ``words`` are the text's."""
+    places = _places(words, question.terms)
     first = next((i for i, w in enumerate(words) if w.end > start), len(words))
     last = next((i for i, w in enumerate(words) if w.start >= end), len(words)) - 1
     score = 0.0
@@ -200,6 +250,10 @@ def _scored(
         score += weight * math.exp(-gap / REACH) * (0.5 if _clause_between(text, start, end, words[place]) else 1.0)
         if gap <= BONUS_REACH and words[place].stem in question.focus:
             score += weight * (MEASURE_BONUS if place < first else COUNT_BONUS * (question.kind == "count"))
+    label = _LABELLED.match(text, end)
+    if label and question.kind in NUMERIC:
+        known = {word for term in question.terms for phrase in term.alternatives for word in phrase}
+        score += LABEL_BONUS if set(stems(label[1])) <= known else -LABEL_BONUS
     return Span(start, end, score)
 
 

@@ -59,7 +59,18 @@ _CONCEPTS: tuple[tuple[str, ...], ...] = (
     ("method", "approach", "technique", "procedure"),
     ("function", "routine", "command"),
     ("drug", "treatment", "therapy"),
-    ("conduct", "conducted", "perform", "performed", "undertake", "undertook", "undertaken", "carried out"),
+    (
+        "conduct",
+        "conducted",
+        "perform",
+        "performed",
+        "run",
+        "ran",
+        "undertake",
+        "undertook",
+        "undertaken",
+        "carried out",
+    ),
     ("take part", "took part", "participate", "enroll", "enrolled", "enrollment", "recruit", "recruited"),
     ("begin", "began", "begun", "start", "started"),
     ("collect", "collected", "gather", "gathered"),
@@ -136,6 +147,9 @@ def _concept_index() -> dict[tuple[str, ...], frozenset[tuple[str, ...]]]:
         phrases = {stems(phrase) for phrase in group}
         for phrase in phrases:
             index.setdefault(phrase, set()).update(phrases)
+    generic = {stems(phrase) for phrase in _CONCEPTS[0]}
+    for sex in (stems("women"), stems("men")):  # patients may be women; women are not just any patients
+        index[sex] -= generic - {sex}
     return {phrase: frozenset(alternatives) for phrase, alternatives in index.items()}
 
 
@@ -152,6 +166,24 @@ def index(text: str) -> frozenset[str]:
 
 def _beginning(word: str) -> str:
     return word[:PREFIX] + "*"
+
+
+_LEVELS = ("yes", "no")
+
+
+def abbreviates(short: str, first: str, second: str) -> bool:
+    """Whether a variable's name is made of the beginnings of two words: "waistcirc", "pnodes", and "horthyes" with its level."""
+    bare = next((short[: -len(level)] for level in _LEVELS if short.endswith(level)), short)
+    for name in (short, bare):
+        if len(name) >= 4 and name not in (first, second):
+            for i in range(1, len(name) - 1):
+                if (
+                    first.startswith(name[:i])
+                    and second.startswith(name[i:])
+                    and len(name) >= (4 if len(name) - i >= 3 else 5)
+                ):
+                    return True
+    return False
 
 
 PREFIX = 7
