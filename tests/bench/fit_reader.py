@@ -65,7 +65,7 @@ def choices(case: dict[str, Any]) -> list[Choice]:
         rows = [[match.features[name] for name in matching.FEATURES] for match in candidates]
         right = [part is not None and is_right(match.candidate, part) for match in candidates]
         backers = np.zeros((len(candidates), len(candidates)), bool)
-        for i, same in enumerate(matching.agreeing([match.candidate for match in candidates])):
+        for i, same in enumerate(matching.agreeing(candidates)):
             backers[i, same] = True
         x = np.array(rows, float).reshape(-1, len(matching.FEATURES))
         found.append((x, np.array(right, bool), backers, part is not None))

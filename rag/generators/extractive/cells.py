@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from rag.generators.extractive.questions import NUMERIC, Question, Term
 from rag.generators.extractive.rows import Cell
-from rag.generators.extractive.words import stems
 from rag.generators.extractive.words import index as index_words
+from rag.generators.extractive.words import stems
 
 BY_BEGINNING = 0.6
 """What a column counts that only begins as the question's word does ("concordant" for "concordance")."""

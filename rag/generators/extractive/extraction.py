@@ -34,7 +34,8 @@ _DEFINIENDUM = 6  # words that the thing's name may be spread over
 _NAMED = 0.65  # share of its words that has to be there
 _EARLY = 5  # words; a thing named so early is the sentence's subject
 _NEGATED = re.compile(
-    r"(?<!\bwho )(?<!\bthat )(?<!\bwhich )\b(?:(?:is|are|was|were|do|does|did|can|could|should|has|have|had|will|would|may|must|need) (?:\w+ ){0,2}?not(?! only)|cannot|"
+    r"(?<!\bwho )(?<!\bthat )(?<!\bwhich )\b(?:(?:is|are|was|were|do|does|did|can|could|should|has|have|had|will|would|may|must|need) "
+    r"(?:\w+ ){0,2}?not(?! only)|cannot|"
     r"\w+n['\u2019]t|no (?:\w+ ){0,3}?(?:evidence|need|reason|difference|effect|way|guarantee)|never|nor|neither|without|unlike)\b",
     re.I,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,27 +121,41 @@ def best_match(question: Question, evidence: Sequence[Indexed]) -> tuple[Match, 
     if not found:
         return None
     odds = [math.exp(match.logit) for match in found]
-    total = math.exp(NONE) + sum(odds)
-    support = [sum(odds[j] for j in backers) for backers in agreeing([match.candidate for match in found])]
+    support = [sum(odds[j] for j in backers) for backers in agreeing(found)]
     best = max(range(len(found)), key=lambda i: (odds[i] + BACKING * (support[i] - odds[i]), -i))
-    return found[best], support[best] / (total - (1 - RIVALRY) * (sum(odds) - support[best]))
+    rivalry = VAGUE_RIVALRY if _is_vague(question) else RIVALRY
+    return found[best], support[best] / (math.exp(NONE) + support[best] + rivalry * (sum(odds) - support[best]))
 
 
-def agreeing(answers: Sequence[str]) -> list[list[int]]:
-    """For each answer the places of those that say the same: its letters and digits, or, of names, a part of them."""
-    keys = [re.sub(r"[\W_]+", "", answer.lower()) for answer in answers]
-    return [[j for j, other in enumerate(keys) if _agree(key, other)] for key in keys]
+def _is_vague(question: Question) -> bool:
+    """Whether a value is asked for of nothing that the question names: "the concordance of the model"."""
+    measures = _measures(question)
+    others = (t for t in question.terms if not any(measures & set(phrase) for phrase in t.alternatives))
+    return question.kind in NUMERIC and sum(term.weight for term in others) < 1.0
+
+
+def agreeing(found: Sequence[Match]) -> list[list[int]]:
+    """For each match its place and those of others that say the same (its letters and digits, or, of names, a part of them). The
+    same value at two places of one drawing or table is a coincidence."""
+    keys = [re.sub(r"[\W_]+", "", match.candidate.lower()) for match in found]
+
+    def backs(j: int, i: int) -> bool:
+        once = found[i].unit.kind in ("label", "row") and found[i].unit.tag == found[j].unit.tag
+        return i == j or (not once and _agree(keys[i], keys[j]))
+
+    return [[j for j in range(len(found)) if backs(j, i)] for i in range(len(found))]
 
 
 def _agree(one: str, other: str) -> bool:
     if one == other:
         return True
     short, long = sorted((one, other), key=len)
-    return MIN_NAME <= len(short) and len(long) <= MAX_NAME and short in long and not short[0].isdigit()
+    return len(short) >= MIN_NAME and len(long) <= MAX_NAME and short in long and not short[0].isdigit()
 
 
 BACKING = 1.0
 RIVALRY = 0.5
+VAGUE_RIVALRY = 2.0
 """What the odds of the other answers count against the best one's."""
 MIN_NAME = 6
 MAX_NAME = 40
@@ -171,7 +186,8 @@ def _compared(question: Question, found: Sequence[Match]) -> Iterator[Match]:
 @lru_cache(maxsize=512)
 def encoded(text: str) -> NDArray[np.float32]:
     """The text's unit vector, (384,); a sentence is asked for by every part of a question."""
-    return text_encoder(ENCODER).encode([text])[0]
+    vectors = text_encoder(ENCODER).encode([text])
+    return np.asarray(vectors[0], dtype=np.float32)
 
 
 def _informed(question: Question, evidence: Sequence[Indexed]) -> Question:
@@ -179,7 +195,7 @@ def _informed(question: Question, evidence: Sequence[Indexed]) -> Question:
     words = [w for w in tokens(question.text) if w.stem not in STOP_STEMS and not w.is_number]
     vocabulary = sorted({word for item in evidence for word in item.own if not word.endswith("*")})
     added: dict[str, set[str]] = {}
-    for first, second in zip(words, words[1:], strict=False):
+    for first, second in itertools.pairwise(words):
         short = {word for word in vocabulary if abbreviates(word, first.text.lower(), second.text.lower())}
         for word in (first, second):
             added.setdefault(word.stem, set()).update(short)
@@ -188,8 +204,8 @@ def _informed(question: Question, evidence: Sequence[Indexed]) -> Question:
     for term in question.terms:
         if any(word in rare for phrase in term.alternatives for word in phrase):
             term = replace(term, strange=True)
-        short = {(s,) for phrase in term.alternatives for word in phrase for s in added.get(word, ())}
-        terms.append(replace(term, alternatives=term.alternatives | short) if short else term)
+        names = {(s,) for phrase in term.alternatives for word in phrase for s in added.get(word, ())}
+        terms.append(replace(term, alternatives=term.alternatives | names) if names else term)
     return replace(question, terms=tuple(terms))
 
 

@@ -45,7 +45,9 @@ KINDS: tuple[tuple[Kind, str], ...] = (
     ("count", r"\bhow many\b|\bwhat (?:is|was|were|are)? ?(?:the )?(?:total )?number of\b"),
     ("percent", r"\b(?:what|which) (?:\w+ )?(?:percent(?:age)?|proportion|fraction|share)\b|\bhow many percent\b"
                 r"|\bwhat (?:is|was) the (?:\w+ ){0,2}(?:percentage|proportion|fraction)\b"),
-    ("definition", r"^(?:what (?:is|are) an? (?!\w+ (?:of|for|value)\b)[^,]*$|what is (?:the )?(?!.*\b(?:its|their|this|that)\b)(?!overall|total|average|estimated)(?:[\w.()-]+ ){0,2}(?:" + _MEASURES + r")\?*$)"),
+    ("definition", r"^(?:what (?:is|are) an? (?!\w+ (?:of|for|value)\b)[^,]*$"
+                   r"|what is (?:the )?(?!.*\b(?:its|their|this|that)\b)(?!overall|total|average|estimated)"
+                   r"(?:[\w.()-]+ ){0,2}(?:" + _MEASURES + r")\?*$)"),
     ("amount", r"\b(?:at|in|after|by|until) (?:which|what) (?:weeks?|days?|months?|ages?|times?|levels?|doses?|cut-?offs?)\b"),
     ("p_value", r"\bp[- ]?value\b|^(?!.*\bwhich p[- ]?values).*\bp[- ]?values\b"),
     ("interval", r"\bconfidence (?:interval|limits)|\b95 ?% ci\b|\binterquartile|\biqr\b"
@@ -55,11 +57,14 @@ KINDS: tuple[tuple[Kind, str], ...] = (
               r"|\b(?:what|which) (?:city|town|country|county|state|place|region|continent)\b"),
     ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
     ("why", r"\bwhy\b|\b(?:what|which) (?:is|was|were|are)? ?(?:the )?(?:reason|purpose|motivation)"),
-    ("who", r"(?:^|, |\band )(?:by |to |from )?who(?:se|m)?\b|\b(?:what|which) (?:\w+ )?(?:author|researcher|person|statistician|epidemiologist|scientist|doctor|physician|surgeon|professor)s?\b"),
-    ("amount", r"\b(?:what|which) (?:is|was|were|are) (?:the |an? )?(?!\w+ed\b)(?:[\w.()'%/-]+ ){0,4}?(?:\w+-)*(?:" + _MEASURES + r")s?\b" + _ENDS),
+    ("who", r"(?:^|, |\band )(?:by |to |from )?who(?:se|m)?\b|\b(?:what|which) (?:\w+ )?(?:author|researcher|person"
+            r"|statistician|epidemiologist|scientist|doctor|physician|surgeon|professor)s?\b"),
+    ("amount", r"\b(?:what|which) (?:is|was|were|are) (?:the |an? )?(?!\w+ed\b)(?:[\w.()'%/-]+ ){0,4}?"
+               r"(?:\w+-)*(?:" + _MEASURES + r")s?\b" + _ENDS),
     ("amount", r"\b(?:what|which) (?:[\w.()'%/-]+ ){0,3}?(?:" + _VALUES + r")s?\b" + _ENDS),
     ("amount", r"^at (?:which|what)\b.*\b(?:split|separated?|divided?|cut)\b"),
-    ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()'\u2019-]+(?: [\w.()-]+){0,2}\??$|\b(?:mean|meant|stand) (?:by|for)\b|^(?!.*\bwhich\b).*\bdefin(?:e|ed|ition)\b"),
+    ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()'\u2019-]+(?: [\w.()-]+){0,2}\??$"
+                   r"|\b(?:mean|meant|stand) (?:by|for)\b|^(?!.*\bwhich\b).*\bdefin(?:e|ed|ition)\b"),
     ("open", r"\bhow\b"),
     ("yes_no", r"^(?!.*\bwh(?:at|ich|o)\b)(?:.*, )?(?:is|are|was|were|do|does|did|can|could|has|have|had|should|will|would|must)\b"),
     ("open", r"\bwhat (?:is|are|was|were|do|does|did|can|could|has|have|had|will|would|should|may|might|must|the|happen\w*)\b"),

@@ -80,6 +80,10 @@ _NO_PLACE = re.compile(
     r"November|December|Cox|Kaplan|Surv|PY|FU)\b|^[A-Z0-9.]+$"
 )
 _ASSIGNED = re.compile(r"([A-Za-z][\w.]*) ?= ?\Z")
+_DATE = re.compile(
+    r"(?:January|February|March|April|May|June|July|August|September|October|November|December) \d{0,2}(?:st|nd|rd|th)?,? ?\d*|"
+    r"\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:19|20)\d\d"
+)
 _BEFORE = 14  # characters that tell what a number names
 
 # "How old": only a number with such a unit answers.
@@ -177,6 +181,8 @@ def _is_a_name(text: str, start: int, end: int, question: Question) -> bool:
     if question.kind in ("count", "amount", "percent") and _P_VALUE.search(before):
         return True
     if question.kind == "count" and (unit := _TIME_UNIT.match(text, end)) and stem(unit[1]) not in question.focus:
+        return True
+    if question.kind in ("count", "amount") and _DATE.search(before + text[start : end + 6]):
         return True
     qualifies = _QUALIFYING.match(text, end) or _QUALIFYING.match(text, end - 1)
     return bool(_NAMING.search(before) or _HEADING.match(text, start) or qualifies)
