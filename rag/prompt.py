@@ -28,6 +28,7 @@ CAPTION_STAND_IN_CHARS = 300
 _TAG = re.compile(r"\[([TGV][0-9]{1,3}(?:\s*[,;]\s*[TGV][0-9]{1,3})*)\]")
 _ONE_TAG = re.compile(r"[TGV][0-9]{1,3}")
 _TAG_LOOKALIKE = re.compile(r"\[(?=[TGV][0-9]{1,3}\s*[\],;])")
+_ROLE_LOOKALIKE = re.compile(r"^(Question|Answer|Caption|Read off)(?=:)", re.M)
 
 
 def triple_item(triple_id: int) -> str:
@@ -59,13 +60,14 @@ def build(question: str, evidence: Evidence, corpus: Corpus, excluded: Collectio
 
 
 def quote(text: str) -> str:
-    """Document text for the prompt: an opening bracket that would read as a tag becomes a round one, so that evidence can't
-    forge a citation."""
-    return _TAG_LOOKALIKE.sub("(", text)
+    """Document text for the prompt: an opening bracket that would read as a tag becomes a round one, and a line that begins like
+    one of the prompt's own gets a dash, so that evidence can forge neither a citation nor a question."""
+    return _ROLE_LOOKALIKE.sub(r"- \1", _TAG_LOOKALIKE.sub("(", text))
 
 
 def _where(page: Page) -> str:
-    return page.id if page.document == page.id else f"{page.document}, p. {page.number}"
+    document = quote(" ".join(page.document.split()))
+    return document if page.document == page.id else f"{document}, p. {page.number}"
 
 
 def _text_segments(evidence: Evidence, corpus: Corpus, left_out: frozenset[str]) -> Iterator[Segment]:

@@ -30,7 +30,7 @@ class _AnyItem(dict):
         self.page = page
 
     def __getitem__(self, key: str) -> SimpleNamespace:
-        return SimpleNamespace(page_id=self.page)
+        return SimpleNamespace(page_id=self.page, caption="Figure 1")
 
 
 CORPUS = SimpleNamespace(chunks=_AnyItem("p1"), crops=_AnyItem("p2"))
@@ -135,6 +135,7 @@ def test_a_crop_on_a_page_of_the_passages_counts_for_it():
                 "crop 1 against the best passage, BM25",
                 "crop 1 against the best passage, cosine",
                 "crop 1 against crop 2, cosine",
+                "crop 1, cosine",
                 "the rankers agree on crop 1",
             },
         ),
@@ -153,3 +154,18 @@ def test_a_ranker_that_did_not_run_gives_no_signal_instead_of_a_zero(chunks_by, 
     )
     signals = gate.weigh(gate.view_of("q", evidence, CORPUS))[1]
     assert set(gate.SIGNALS) - set(signals) == left_out
+
+
+def test_captions_that_crops_do_not_have_are_not_claimed():
+    bare = SimpleNamespace(chunks=_AnyItem("p1"), crops=_AnyItem("p2"))
+    bare.crops.__class__ = type(
+        "Bare", (_AnyItem,), {"__getitem__": lambda self, key: SimpleNamespace(page_id="p2", caption="")}
+    )
+    reason = gate.decide("Why?", UNCLEAR, BOTH, bare, vision=True).reason
+    assert "3 without one" in reason
+    assert "without one" not in decide("Why?", UNCLEAR, BOTH, vision=True).reason
+
+
+def test_a_crop_far_from_an_off_topic_question_is_no_source():
+    far = _evidence((0.22, 0.21, 0.2), (0.19, 0.18, 0.17))
+    assert decide("What is the capital of France?", far, BOTH, vision=True).payload == "captions"
