@@ -113,6 +113,82 @@ def test_answers_with_the_shortest_span_and_its_tag(question: str, evidence: dic
     assert answer(question, **evidence) == expected
 
 
+LOG_RANK = (
+    "To compare the survival of glioma patients we may perform a log-rank test via R> survdiff(Surv(time) ~ group, data = g3) "
+    "The test of Gehan was developed by others."
+)
+CONCORDANCE = "concordance: 0.7818 | n: 11\nconcordance: 0.8258 | n: 150"
+
+
+@pytest.mark.parametrize(
+    ("question", "evidence", "expected"),
+    [
+        ("Which test compares the survival of glioma patients?", {"texts": [LOG_RANK]}, "log-rank test [T1]"),
+        (
+            "What is a competing risk?",
+            {
+                "texts": [
+                    "There are 3 competing risks here. A competing risk is an event that precludes the one of interest."
+                ]
+            },
+            "A competing risk is an event that precludes the one of interest [T1]",
+        ),
+        (
+            "What is the etmCIF function?",
+            {"texts": ["CIFs are computed using the etmCIF function. It is a wrapper around the etm function."]},
+            "It is a wrapper around the etm function [T1]",
+        ),
+        ("What is the hazard ratio for hormonal therapy?", {"crops": [("Cox model.", COX_ROWS)]}, "0.707 [V1]"),
+        (
+            "How many eyes have a varg of at least 0.209?",
+            {"crops": [("Tree of the eyes.", "1\nvarg\n< 0.209 \u2265 0.209\nn = 76 n = 120")]},
+            "120 [V1]",
+        ),
+        (
+            "How many cigarettes a day define a heavy smoker?",
+            {
+                "texts": [
+                    "A smoker's intensity was the number of cigarettes a day: 1-15 (moderate), 16-25 (heavy), 26-35 (very heavy)."
+                ]
+            },
+            "16-25 [T1]",
+        ),
+        (
+            "Did women with hormonal therapy survive longer?",
+            {"texts": ["Women with hormonal therapy survived longer than women who were not treated this way."]},
+            "Yes: Women with hormonal therapy survived longer than women who were not treated this way [T1]",
+        ),
+        (
+            "Where were the samples of the miners collected?",
+            {"texts": ["The samples of the miners were collected at Jena, Germany, in 1951."]},
+            "Jena, Germany [T1]",
+        ),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_the_answer_is_of_the_kind_asked_for(question: str, evidence: dict, expected: str) -> None:
+    assert answer(question, **evidence) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "evidence"),
+    [
+        ("What is a competing risk?", {"texts": ["There are 3 competing risks in the study of competing risks."]}),
+        ("Who developed the log-rank test?", {"texts": ["The log-rank test and the Peto-Wilcoxon test weigh deaths."]}),
+        (
+            "Which test compares the survival of glioma patients?",
+            {"texts": ["The survival of glioma patients was short."]},
+        ),
+        ("What is the concordance of the model?", {"crops": [("", CONCORDANCE)]}),
+        ("When was Robert Kyle born?", {"texts": ["In 1995 Robert Kyle undertook a study of Olmsted County."]}),
+        ("How many glioma patients were smokers?", {"texts": ["The glioma patients fell into five different groups."]}),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_what_is_of_another_kind_is_no_answer(question: str, evidence: dict) -> None:
+    assert answer(question, **evidence) == ABSTENTION
+
+
 def test_rows_of_a_table_that_lost_their_line_breaks() -> None:
     flat = "R> summary(m) Blondal89 | OR: 1.85 | lower: 0.99 Garvey00 | OR: 2.49 | lower: 1.43 Hall85 | OR: 2.03 | lower: 0.78"
     assert answer("What is the odds ratio of Garvey00?", texts=[flat]) == "2.49 [T1]"

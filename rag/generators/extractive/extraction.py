@@ -41,6 +41,18 @@ _NEGATED = re.compile(
 )
 
 
+OTHER_SIDE = 0.2
+_CUT = re.compile(r"([<>\u2264\u2265])=? ?(\d+(?:\.\d+)?)")
+_AMOUNT = r"(\d+(?:\.\d+)?|one|two|three|four|five|six|seven|eight|nine|ten)\b"
+_SIDES = {
+    True: re.compile(
+        rf"(?:below|under|less than|fewer than|lower than|at most|up to|smaller than|[<\u2264]) ?{_AMOUNT}"
+    ),
+    False: re.compile(rf"(?:above|over|more than|greater than|higher than|larger than|at least|[>\u2265]) ?{_AMOUNT}"),
+}
+_FIGURES = {word: str(i) for i, word in enumerate("one two three four five six seven eight nine ten".split(), 1)}
+
+
 @dataclass(frozen=True, slots=True)
 class Extract:
     """An answer to quote. ``fits``: it is of the kind that was asked for. ``together`` (0 to 1): how closely it stands with
@@ -80,11 +92,20 @@ def _span(unit: Unit, question: Question) -> Extract:
     if not found:
         return Extract(text, False)
     together = _together(text, found[0], question)
+    if unit.kind == "label" and _is_other_side(text, question):
+        together *= OTHER_SIDE
     clear = len(found) == 1 or found[0].score > CLEAR_MARGIN * found[1].score
     if clear or question.kind not in NUMERIC or len(text) > MAX_UNCLEAR:
         return Extract(spans.quoted(text, found[0], question), True, together)
     # a drawing's row of labels stands there label by label too
     return Extract(text, unit.kind != "label", together)
+
+
+def _is_other_side(text: str, question: Question) -> bool:
+    """Whether a drawing's label stands on the other side of a cut-off than the question: "varg >= 0.209" for "varg below 0.209"."""
+    asked = {(number, side) for side, pattern in _SIDES.items() for number in pattern.findall(question.text.lower())}
+    drawn = {(number, sign in "<\u2264") for sign, number in _CUT.findall(text)}
+    return any(_FIGURES.get(number, number) == cut and side != below for number, side in asked for cut, below in drawn)
 
 
 def _together(text: str, span: spans.Span, question: Question) -> float:

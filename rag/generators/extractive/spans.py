@@ -80,6 +80,7 @@ _NO_PLACE = re.compile(
     r"November|December|Cox|Kaplan|Surv|PY|FU)\b|^[A-Z0-9.]+$"
 )
 _ASSIGNED = re.compile(r"([A-Za-z][\w.]*) ?= ?\Z")
+_OPENS_TITLE = re.compile(r" [A-Z][a-z]*")
 _DATE = re.compile(
     r"(?:January|February|March|April|May|June|July|August|September|October|November|December) \d{0,2}(?:st|nd|rd|th)?,? ?\d*|"
     r"\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:19|20)\d\d"
@@ -182,6 +183,8 @@ def _is_a_name(text: str, start: int, end: int, question: Question) -> bool:
         return True
     if question.kind == "count" and (unit := _TIME_UNIT.match(text, end)) and stem(unit[1]) not in question.focus:
         return True
+    if question.kind in ("count", "amount") and _OPENS_TITLE.match(text, end) and before[-2:-1].isdigit():
+        return True  # "2023 1 The concordance statistic"
     if question.kind in ("count", "amount") and _DATE.search(before + text[start : end + 6]):
         return True
     qualifies = _QUALIFYING.match(text, end) or _QUALIFYING.match(text, end - 1)
