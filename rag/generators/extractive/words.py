@@ -168,7 +168,7 @@ def _beginning(word: str) -> str:
     return word[:PREFIX] + "*"
 
 
-_LEVELS = ("yes", "no")
+_LEVELS = ("yes", "y", "no")  # "y": what a stem keeps of "yes"
 
 
 def abbreviates(short: str, first: str, second: str) -> bool:
