@@ -5,7 +5,7 @@ import re
 import sys
 from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -40,8 +40,10 @@ _STORE_KEPT_PERCENT = 50
 _FIRST_WORD, _LAST_WORD = re.compile(r"^\S+"), re.compile(r"\S+$")
 _PAGE_NUMBER = re.compile(r"\d{1,4}|[ivxl]+")
 _LEADERS = re.compile(r"(?:\s*\.){5,}")  # the dots between a contents entry and its page
-_MUPDF_ERRORS = (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)
-_NO_READING = frozenset({"page-header", "page-footer", "picture"})
+# MuPDF's own errors are no RuntimeErrors, and they can't be sent between processes.
+MUPDF_ERRORS = (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)
+_HEADS = frozenset({"page-header", "page-footer"})
+_NO_READING = _HEADS | {"picture"}
 _LEAST_READABLE_SHARE = 0.5
 
 
@@ -92,8 +94,11 @@ def open_pdf(path: Path | str) -> pymupdf.Document:
     path = Path(path)
     if not path.is_file():
         raise DocumentError(f"{path.name}: no such file. Check the path.")
-    with path.open("rb") as file:
-        head = file.read(1024)
+    try:
+        with path.open("rb") as file:
+            head = file.read(1024)
+    except OSError as error:
+        raise DocumentError(f"{path.name} can't be read ({error.strerror}). Check its permissions.") from error
     if b"%PDF-" not in head:
         raise DocumentError(f"{path.name} is not a PDF (it has no PDF header). Export or print it to PDF first.")
     try:
@@ -104,7 +109,7 @@ def open_pdf(path: Path | str) -> pymupdf.Document:
                 "(for example `qpdf --decrypt --password=... in.pdf out.pdf`) and add that."
             )
         pages = document.page_count
-    except _MUPDF_ERRORS as error:
+    except MUPDF_ERRORS as error:
         raise DocumentError(
             f"{path.name} is damaged and can't be opened ({error}). "
             "Try to repair it, for example with `qpdf in.pdf out.pdf`."
@@ -117,11 +122,16 @@ def open_pdf(path: Path | str) -> pymupdf.Document:
 
 
 def document_vocabulary(document: pymupdf.Document) -> frozenset[str]:
-    """All words of the document in lower case, which tell words broken at a line end from compounds (`join_lines`)."""
+    """All words of the document in lower case, which tell words broken at a line end from compounds (`join_lines`).
+    A page that can't be read adds none."""
     words: set[str] = set()
-    for page in document:
+    for number in range(document.page_count):
+        try:
+            text = document[number].get_text()
+        except MUPDF_ERRORS:  # `read_page` will name it
+            continue
         broken = False
-        for line in page.get_text().splitlines():
+        for line in text.splitlines():
             text = fold(line)
             # The halves of a word broken at a line end are no words.
             whole = _FIRST_WORD.sub("", text) if broken else text
@@ -133,6 +143,20 @@ def document_vocabulary(document: pymupdf.Document) -> frozenset[str]:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
+def load_page(document: pymupdf.Document, number: int, document_id: str) -> pymupdf.Page:
+    """The page that counts as `number` from 0. Raises `DocumentError` where the page tree does not lead to one."""
+    try:
+        return document[number]
+    except (*MUPDF_ERRORS, IndexError) as error:
+        raise _damaged(number, document_id, error) from error
+
+
+def _damaged(number: int, document_id: str, error: Exception) -> DocumentError:
+    return DocumentError(
+        f"page {number + 1} of {document_id} is damaged and was left out ({error}). Save the PDF anew."
+    )
+
+
 def read_page(page: pymupdf.Page, document_id: str, vocabulary: frozenset[str] = frozenset()) -> PageContent:
     """Regions, running text and crops of one page.
 
@@ -142,16 +166,13 @@ def read_page(page: pymupdf.Page, document_id: str, vocabulary: frozenset[str] =
     try:
         if not page.rotation:
             return _read_upright(page, document_id, page.number + 1, vocabulary)
-        back, box = page.derotation_matrix, page.cropbox
         with pymupdf.open() as single:
             single.insert_pdf(page.parent, from_page=page.number, to_page=page.number)
-            single[0].remove_rotation()
+            _turn_upright(single[0])
             content = _read_upright(single[0], document_id, page.number + 1, vocabulary)
-        return _turned_back(content, back, box.width, box.height)
-    except _MUPDF_ERRORS as error:
-        raise DocumentError(
-            f"page {page.number + 1} of {document_id} is damaged and was left out ({error}). Save the PDF anew."
-        ) from error
+        return _turned_back(content, page)
+    except MUPDF_ERRORS as error:
+        raise _damaged(page.number, document_id, error) from error
     finally:
         _release_memory()
 
@@ -166,19 +187,55 @@ def _release_memory() -> None:
             trim(0)
 
 
-def _turned_back(content: PageContent, matrix: pymupdf.Matrix, width: float, height: float) -> PageContent:
+def _turn_upright(page: pymupdf.Page) -> None:
+    """Make the page lie as it is shown: /Rotate, /CropBox and /UserUnit go into its content.
+
+    `Page.remove_rotation` is not used, as it puts the content elsewhere where crop box and media box differ."""
+    shown, mupdf = page.rect, pymupdf.mupdf
+    to_shown = mupdf.FzMatrix()
+    mupdf.pdf_page_transform(mupdf.pdf_page_from_fz_page(page.this), mupdf.FzRect(), to_shown)
+    # PDF space has its origin at the bottom, the shown page at the top.
+    matrix = pymupdf.Matrix(to_shown) * pymupdf.Matrix(1, 0, 0, -1, 0, shown.height)
+    document, xref = page.parent, page.xref
+    before = document.get_new_xref()
+    document.update_object(before, "<<>>")
+    document.update_stream(before, f"q {' '.join(f'{value:.6f}' for value in matrix)} cm\n".encode())
+    after = document.get_new_xref()
+    document.update_object(after, "<<>>")
+    document.update_stream(after, b"\nQ")
+    contents = " ".join(f"{number} 0 R" for number in (before, *page.get_contents(), after))
+    for key, value in (
+        ("Contents", f"[{contents}]"),
+        ("MediaBox", f"[0 0 {shown.width:.6f} {shown.height:.6f}]"),
+        *((key, "null") for key in ("CropBox", "Rotate", "UserUnit", "TrimBox", "BleedBox", "ArtBox", "Annots")),
+    ):
+        document.xref_set_key(xref, key, value)
+
+
+def _rotation(page: pymupdf.Page) -> pymupdf.Matrix:
+    """From the unrotated page to the page as it is shown, both with their origin at the top left."""
+    width, height = page.rect.width, page.rect.height
+    return {
+        0: pymupdf.Matrix(1, 1),
+        90: pymupdf.Matrix(0, 1, -1, 0, width, 0),
+        180: pymupdf.Matrix(-1, 0, 0, -1, width, height),
+        270: pymupdf.Matrix(0, -1, 1, 0, 0, height),
+    }[page.rotation]
+
+
+def _turned_back(content: PageContent, page: pymupdf.Page) -> PageContent:
+    matrix = ~_rotation(page)
+
     def turn(box: BBox) -> BBox:
         return tuple(pymupdf.Rect(box) * matrix)  # a quarter turn of a box is a box
 
-    return PageContent(
-        document=content.document,
-        number=content.number,
+    _, _, width, height = turn((0.0, 0.0, content.width_pt, content.height_pt))
+    return replace(
+        content,
         width_pt=width,
         height_pt=height,
-        regions=tuple(RegionContent(r.kind, turn(r.bbox), r.text, r.order) for r in content.regions),
-        text=content.text,
-        crops=tuple(CropContent(c.kind, turn(c.bbox), c.caption, c.ocr_text) for c in content.crops),
-        note=content.note,
+        regions=tuple(replace(region, bbox=turn(region.bbox)) for region in content.regions),
+        crops=tuple(replace(crop, bbox=turn(crop.bbox)) for crop in content.crops),
     )
 
 
@@ -188,17 +245,35 @@ def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary:
     captions = find_captions(lines, layout, vocabulary)
     figures = find_figures(page, layout, lines, page_marks(page), captions)
     tables = [t for t in find_tables(page, layout) if not any(_overlap(t.bbox, f.bbox) > 0.5 for f in figures)]
-    regions = _regions(lines, layout, captions, figures, tables, vocabulary)
+    regions = _with_lone_heads(_regions(lines, layout, captions, figures, tables, vocabulary))
+    text = "\n\n".join(region.text for region in regions if _is_read(region))
     return PageContent(
         document=document_id,
         number=number,
         width_pt=page.rect.width,
         height_pt=page.rect.height,
         regions=tuple(regions),
-        text="\n\n".join(region.text for region in regions if region.kind not in _NO_READING and region.text),
+        text=text,
         crops=tuple(_crops(figures, tables, captions, lines)),
-        note=_note(page, lines),
+        note=_note(page, lines) or ("" if text else "No running text was found on this page."),
     )
+
+
+def _is_read(region: RegionContent) -> bool:
+    return bool(region.text) and region.kind not in _NO_READING
+
+
+def _with_lone_heads(regions: Sequence[RegionContent]) -> list[RegionContent]:
+    """The regions; where a page has no running text, what the layout model took for running heads is its text.
+    A page number stays what it is."""
+    if any(map(_is_read, regions)):
+        return list(regions)
+    return [
+        replace(region, kind="text")
+        if region.kind in _HEADS and region.text and not _PAGE_NUMBER.fullmatch(region.text)
+        else region
+        for region in regions
+    ]
 
 
 def _overlap(a: BBox, b: BBox) -> float:
@@ -362,7 +437,7 @@ def render(page: pymupdf.Page, bbox: BBox | None = None, dpi: int = 150, upright
     Without `upright` the image is in the frame of the boxes, /Rotate undone, so that boxes can be drawn on it; with it,
     the image is turned as a viewer shows the page. At most `MAX_PIXELS` pixels: larger areas get a lower resolution.
     """
-    area_shown = pymupdf.Rect(bbox) * page.rotation_matrix if bbox else page.rect
+    area_shown = pymupdf.Rect(bbox) * _rotation(page) if bbox else page.rect
     area_shown &= page.rect
     zoom = dpi / 72
     size = area_shown.width * area_shown.height * zoom * zoom

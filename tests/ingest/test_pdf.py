@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pymupdf
 import pytest
+from PIL import Image
 
 from rag.errors import DocumentError
-from rag.ingest.pdf import MAX_PIXELS, PageContent, document_vocabulary, open_pdf, read_page, render
+from rag.ingest.pdf import MAX_PIXELS, PageContent, document_vocabulary, load_page, open_pdf, read_page, render
 from rag.types import BBox
 from tests.ingest.pages import blank, corpus_page, draw_plot, hard_input, iou, reopened, write_text
 
@@ -63,6 +65,18 @@ def test_hard_inputs_open_or_say_why_not() -> None:
         assert all(is_on_page(region.bbox, content) for region in content.regions)
     with open_pdf(hard_input("pdfminer-jo.pdf")) as document:
         assert "因果交流電燈の" in read_page(document[0], "jo").text.replace("\n", "")
+
+
+def test_a_page_tree_that_holds_itself_costs_its_page_alone(tmp_path: Path) -> None:
+    (tmp_path / "loop.pdf").write_bytes(
+        b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+        b"2 0 obj<</Type/Pages/Kids[2 0 R 3 0 R]/Count 2>>endobj\n"
+        b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF"
+    )
+    with open_pdf(tmp_path / "loop.pdf") as document:
+        assert document_vocabulary(document) == frozenset()
+        with pytest.raises(DocumentError, match="page 1 of loop is damaged and was left out"):
+            load_page(document, 0, "loop")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -129,6 +143,56 @@ def test_boxes_count_from_the_crop_boxs_corner() -> None:
     (crop,) = content.crops
     assert (content.width_pt, content.height_pt) == (530, 660)
     assert iou(crop.bbox, (box[0] - 50, box[1] - 40, box[2] - 50, box[3] - 40)) > 0.9
+
+
+def red_pixels(image: Image.Image) -> int:
+    pixels = np.asarray(image).astype(int)
+    return int(((pixels[..., 0] > 200) & (pixels[..., 1] < 80) & (pixels[..., 2] < 80)).sum())
+
+
+@pytest.mark.parametrize("cropbox", ["[30 40 570 790]", "[120 70 600 860]"])
+@pytest.mark.parametrize("rotation", [0, 90, 180, 270])
+def test_a_turned_page_with_a_crop_box(rotation: int, cropbox: str) -> None:
+    """The second crop box reaches beyond the media box, whose origin is not 0, 0."""
+    size = (600, 800) if rotation in (0, 180) else (800, 600)
+    upright = blank(*size)
+    write_text(upright, (130, 130, 500, 240))
+    draw_plot(upright, (180, 270, 400, 400))
+    for k in range(8):
+        upright.draw_circle((200 + 25 * k, 385 - 13 * k), 4, color=(1, 0, 0), fill=(1, 0, 0))
+    upright.insert_text((180, 450), "Figure 1: Survival in the two arms.", fontname="tiro", fontsize=10)
+    turned = blank()
+    turned.show_pdf_page(turned.rect, upright.parent, 0, rotate=rotation)
+    turned.set_rotation(rotation)
+    pdf = turned.parent
+    if cropbox.startswith("[120"):
+        (xref,) = turned.get_contents()
+        pdf.update_stream(xref, b"1 0 0 1 100 50 cm " + pdf.xref_stream(xref))
+        pdf.xref_set_key(turned.xref, "MediaBox", "[100 50 700 850]")
+    pdf.xref_set_key(turned.xref, "CropBox", cropbox)
+    page = reopened(turned)
+    content = read_page(page, "cropped")
+    (crop,) = content.crops
+    assert all(is_on_page(box.bbox, content) for box in (*content.regions, crop))
+    assert render(page, dpi=72).size == (round(content.width_pt), round(content.height_pt))
+    assert red_pixels(render(page, crop.bbox, dpi=72)) == red_pixels(render(page, dpi=72)) > 200
+    assert crop.caption == "Figure 1: Survival in the two arms."
+    assert "survival curves differ" in content.text and "who have to act on them." in content.text
+
+
+def test_text_that_stands_alone_on_its_page_is_no_running_head() -> None:
+    page = blank(595, 842)
+    page.insert_text((50, 50), "The trial enrolled 37 patients with glioma and compared two treatments.")
+    content = read_page(reopened(page), "lone")
+    assert content.text == "The trial enrolled 37 patients with glioma and compared two treatments."
+    assert content.note == ""
+
+
+def test_a_page_without_running_text_says_so() -> None:
+    page = blank()
+    page.insert_text((540, 30), "17")
+    content = read_page(reopened(page), "numbered")
+    assert (content.text, content.note) == ("", "No running text was found on this page.")
 
 
 def test_running_heads_and_page_numbers_stay_out_of_the_text() -> None:
