@@ -5,7 +5,7 @@ questions  what is asked: kind of answer, content words, parts
 evidence   the prompt's evidence in sentences, facts, table rows, labels
 rows       table rows and the labels of drawings
 matching   which unit fits the question
-extraction the shortest answer in a unit, with spans (sentences) and cells (rows)
+extraction the shortest answer in a unit, with spans and naming (sentences) and cells (rows)
 comparisons  questions about two things at once
 reader     the parts' answers put together, or the abstention
 """
@@ -23,7 +23,7 @@ from rag.types import Delta, Finish, Prompt, Usage
 __all__ = ["Answer", "ExtractiveReader", "Reading", "read"]
 
 ENCODER = "all-MiniLM-L6-v2-int8"
-"""Counts the tokens; the reader itself needs no encoder."""
+"""Counts the tokens; compares a few sentences with the question (`matching.encoded`)."""
 
 _WORDS_PER_DELTA = 4
 

@@ -20,23 +20,36 @@ from rag.generators.extractive.questions import NUMERIC, SUPERLATIVE, Kind, Ques
 from rag.generators.extractive.words import STOP_STEMS, abbreviates, holds, index, stems, tokens
 
 WEIGHTS: Mapping[str, float] = {
-    "own": 3.04,
-    "near": 1.81,
-    "passage": 1.59,
-    "first": 0.47,
-    "nowhere": -0.02,
+    "own": 3.05,
+    "near": 1.82,
+    "passage": 1.61,
+    "first": 0.48,
+    "nowhere": -0.06,
     "strange": -0.44,
-    "anchors": -1.16,
-    "focus": 0.81,
-    "together": 2.34,
-    "mass": 1.20,
-    "meaning": 0.36,
-    "misfit": -0.02,
-    "read off": 0.46,
-    "code": -0.39,
-    "length": 0.52,
+    "anchors": -1.17,
+    "focus": 0.83,
+    "together": 2.29,
+    "mass": 1.14,
+    "meaning": 0.34,
+    "misfit": -0.05,
+    "read off": 0.43,
+    "code": -0.42,
+    "length": 0.47,
 }
-NONE = 7.66
+NONE = 7.59
+"""Log-odds, per feature, of a candidate being the answer, and those of "none of them"; printed by ``tests/bench/fit_reader.py`` from
+``tests/data/reader_calibration.json``.
+
+    own, near, passage   shares of the question's weighted words that the unit holds, that it and its neighbours hold, that all
+                         evidence with its tag holds; ``mass`` is the weight of those near, so that long questions count more
+    first                the unit is of the passage or crop that retrieval ranked first
+    nowhere, strange     share of the words that no evidence holds; a rare word is among them
+    anchors, focus       share of its names and numbers that are not near; the noun asked for is near
+    together             how closely the answer and the question's words stand together; of a table, how well label and column fit
+    meaning              cosine of question and sentence by the embedded encoder, scaled
+    misfit, length       not quite of the kind asked for; words of the answer
+    read off, code       what the unit is: a table row or label; a program listing
+"""
 
 FEATURES = tuple(WEIGHTS)
 
