@@ -326,11 +326,15 @@ class OpenClipEncoder:
         return normalised(np.vstack(rows)) if rows else np.empty((0, self.dimension), dtype=np.float32)
 
 
-def _load_clip(encoder_id: str, download: bool) -> ImageEncoder:
-    weights = CLIP_WEIGHTS[encoder_id]
+def _clip_packages() -> None:
     for package in ("torch", "open_clip"):
         if importlib.util.find_spec(package) is None:
             raise EncoderUnavailable(f"CLIP needs the packages torch and open_clip_torch ({package} is missing).")
+
+
+def _load_clip(encoder_id: str, download: bool) -> ImageEncoder:
+    weights = CLIP_WEIGHTS[encoder_id]
+    _clip_packages()
     file = _clip_file(weights, Settings.from_env(), download)
     import open_clip
     from safetensors import SafetensorError
@@ -436,6 +440,20 @@ def image_encoder(encoder_id: str, *, download: bool = True) -> ImageEncoder:
             raise
         _image_failures.pop((encoder_id, False), None)
         return _image_encoders[encoder_id]
+
+
+def clip_absent(encoder_id: str) -> str:
+    """Why a CLIP encoder can't be had on this machine, in one sentence, or nothing if its weights are here. Looks for packages and
+    files only: torch is not imported, nothing is fetched."""
+    weights = CLIP_WEIGHTS.get(encoder_id)
+    if weights is None:
+        return f"There is no image encoder {encoder_id!r}."
+    try:
+        _clip_packages()
+        _clip_file(weights, Settings.from_env(), download=False)
+    except EncoderUnavailable as error:
+        return str(error)
+    return ""
 
 
 def forget_image_failures() -> None:

@@ -175,6 +175,15 @@ def _wanted(
     )
 
 
+def delivered_to(evidence: Evidence, system: System, corpus: Corpus, *, vision: bool) -> GateDecision | None:
+    """The decision that was made, as a generator with or without ``vision`` would get it: to compare what the same question costs."""
+    decision = evidence.gate
+    if decision is None or evidence.visual is None or decision.payload == "nothing":
+        return decision
+    hits = evidence.visual.hits
+    return _deliver(decision.wanted, "as decided before", decision.signals, decision.mode, hits, system, corpus, vision)
+
+
 def view_of(question: str, evidence: Evidence, corpus: Corpus) -> _View:
     """What the signals look at."""
     crops = evidence.visual.hits if evidence.visual else ()

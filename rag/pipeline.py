@@ -20,7 +20,7 @@ from rag.errors import CorpusError, UsageError
 from rag.generators.access import OPERATOR, Access
 from rag.generators.answer import answer
 from rag.generators.spec import GeneratorSpec
-from rag.types import PromptImage, System, Trace
+from rag.types import Prompt, PromptImage, System, Trace
 
 MAX_QUESTION_CHARS = 2_000
 
@@ -110,6 +110,12 @@ def ask(
             yield trace
     watch.lap("generation")
     yield replace(trace, timings_ms=dict(watch.timings))
+
+
+def prompt_for(trace: Trace, generator: GeneratorSpec, corpus: Corpus) -> Prompt:
+    """The prompt that ``generator`` would get for the question and evidence of ``trace``: the same but for pixels or words."""
+    decision = gate.delivered_to(trace.evidence, trace.system, corpus, vision=generator.vision)
+    return prompt.build(trace.question, replace(trace.evidence, gate=decision), corpus, trace.excluded)
 
 
 def _check(exclude: Collection[str], question_type: str | None, corpus: Corpus) -> None:

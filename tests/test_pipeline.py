@@ -9,7 +9,7 @@ from rag import prompt as prompts
 from rag import trace as traces
 from rag.errors import GeneratorError, TraceError, UsageError
 from rag.generators.registry import GENERATORS
-from rag.pipeline import MAX_QUESTION_CHARS, ask, clean_question
+from rag.pipeline import MAX_QUESTION_CHARS, ask, clean_question, prompt_for
 from rag.systems import SYSTEMS, tuned
 from rag.types import Delta, Finish, Page, Usage
 from tests.scripted import DONE, scripted
@@ -65,6 +65,19 @@ def test_pixels_go_to_a_generator_with_vision_and_words_to_one_without(small):
         text = "".join(s.text for s in trace.prompt.segments if s.kind == "captions")
         assert ("Read off:" in text) is not vision
     assert trace.evidence.gate.wanted == "pixels" and trace.evidence.gate.payload == "captions"
+
+
+def test_the_same_question_for_another_generator_differs_by_pixels_or_words_alone(small):
+    question = "In table 1, what is the median survival by histology for RIT?"
+    system = tuned(SYSTEMS["+both"], payload="pixels")
+    prompts_by_vision = {}
+    for vision in (True, False):
+        spec, _ = scripted(DONE, vision=vision)
+        *_, prompts_by_vision[vision] = ask(question, system, spec, small)
+    for vision, trace in prompts_by_vision.items():
+        for other in (True, False):
+            spec, _ = scripted(DONE, vision=other)
+            assert prompt_for(trace, spec, small) == prompts_by_vision[other].prompt, (vision, other)
 
 
 def test_excluded_items_leave_the_prompt_and_nothing_moves_up(small):

@@ -16,7 +16,7 @@ from rag.corpus import Corpus
 from rag.errors import FuseboxError
 from rag.generators.access import OPERATOR, Access
 from rag.generators.registry import GENERATORS, GeneratorSpec, generator_named
-from rag.pipeline import ask
+from rag.pipeline import ask, prompt_for
 from rag.pricing import Counter
 from rag.systems import LIMITS, preset_for, system_named, tuned
 from rag.types import Estimate, System, Trace
@@ -139,11 +139,16 @@ class Handlers:
         return pricing.split(trace.prompt, spec, usage.input_tokens if usage else None, count)
 
     def estimates(self, trace: Trace, count: Counter | None = None) -> dict[str, Estimate]:
-        """What this very prompt, with its images, would take on every generator, by name."""
+        """What this very question and evidence, with the image for those that see, would take on every generator, by name."""
         if trace.prompt is None:
             return {}
-        specs = self.generators.values()
-        return dict(zip((spec.name for spec in specs), pricing.estimates(trace.prompt, specs, count), strict=True))
+        found: dict[str, Estimate] = {}
+        for sees in (True, False):
+            specs = [spec for spec in self.generators.values() if spec.vision is sees]
+            if specs:
+                sent = prompt_for(trace, specs[0], self.corpus)
+                found |= zip((spec.name for spec in specs), pricing.estimates(sent, specs, count), strict=True)
+        return {name: found[name] for name in self.generators}
 
     def elsewhere(self, trace: Trace, count: Counter | None = None) -> tuple[tuple[str, Estimate], ...]:
         """``estimates`` for each other generator that is asked over a network, by label."""

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from rag import __version__
 from rag.corpus import Corpus
-from rag.encoders import image_encoder
-from rag.errors import EncoderUnavailable
+from rag.encoders import clip_absent
 from rag.generators.registry import GeneratorSpec
 from rag.pricing import image_rule
 from rag.types import Document
@@ -39,15 +38,10 @@ def clip_state(corpus: Corpus) -> str:
             "The CLIP ranker is missing: this corpus has no index of its crops' pixels; "
             "python -m rag corpus FOLDER --add-clip makes one."
         )
-    reasons = []
-    for encoder_id in corpus.visual_encoder_ids:
-        try:
-            image_encoder(encoder_id, download=False)
-        except EncoderUnavailable as error:
-            reasons.append(str(error))
-        else:
-            return f"The CLIP ranker is available: {encoder_id}."
-    return f"The CLIP ranker is missing: {reasons[0]}"
+    reasons = [clip_absent(encoder_id) for encoder_id in corpus.visual_encoder_ids]
+    if all(reasons):
+        return f"The CLIP ranker is missing: {reasons[0]}"
+    return f"The CLIP ranker is available: {corpus.visual_encoder_ids[reasons.index('')]}."
 
 
 def render(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> str:
