@@ -26,6 +26,8 @@ def serve(corpus: Corpus, settings: Settings, generators: Mapping[str, Generator
     keys = access.keys or SessionKeys(allowed=False)
     desk = KeyDesk(keys, {spec.key_env for spec in generators.values() if spec.key_env})
     handlers = Handlers(corpus, generators, access, desk)
+    for example in words.EXAMPLES.get(corpus.manifest.name, ()):
+        handlers.warm(example.question)
     handlers.warm(words.WARMING)
     build(handlers, settings).launch(**launch_options(settings, desk))
 
