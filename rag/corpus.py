@@ -20,7 +20,16 @@ from PIL import Image
 
 from rag import corpus_files as files
 from rag.corpus_files import IndexEntry, Manifest
-from rag.encoders import CLIP_WEIGHTS, MINILM, MiniLM, TextEncoder, Vectors, text_encoder
+from rag.encoders import (
+    CLIP_WEIGHTS,
+    MINILM,
+    SENTENCE_TRANSFORMERS_PREFIX,
+    TEXT_ENCODERS,
+    MiniLM,
+    TextEncoder,
+    Vectors,
+    text_encoder,
+)
 from rag.errors import CorpusError
 from rag.graph import Graph
 from rag.ingest.chunk import STEP, WINDOW, fold_whitespace, windows
@@ -37,8 +46,10 @@ Scored = list[tuple[str, float]]
 METRIC = "inner product of unit vectors (cosine)"
 KNOWN_DIMENSIONS: dict[str, int] = {MINILM: MiniLM.dimension, **dict.fromkeys(CLIP_WEIGHTS, 512)}
 TOOLS = ("faiss-cpu", "bm25s", "onnxruntime", "tokenizers", "pymupdf", "pymupdf-layout", "spacy", "pillow")
-MAX_IMAGE_PIXELS = 100_000_000
+MAX_IMAGE_PIXELS = 40_000_000
 _ENCODE_AT_ONCE = 256
+_IMAGE_FORMATS = ("WEBP",)
+_IMAGE_FAULTS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 
 
 def proxy_texts(crop: Crop) -> tuple[str, ...]:
@@ -47,6 +58,42 @@ def proxy_texts(crop: Crop) -> tuple[str, ...]:
     caption, read = fold_whitespace(crop.caption), fold_whitespace(crop.ocr_text)
     parts = [window for _, window in windows(read)] or [""]
     return tuple(text for part in parts if (text := f"{caption} {part}".strip()))
+
+
+def open_image(path: Path) -> Image.Image:
+    """A WebP file as RGB; its size is looked at before its pixels are unpacked.
+
+    Raises:
+        CorpusError: it is missing, damaged, no WebP, or larger than ``MAX_IMAGE_PIXELS``.
+    """
+    try:
+        with Image.open(path, formats=_IMAGE_FORMATS) as opened:
+            _check_pixels(path, opened.size)
+            return opened.convert("RGB")
+    except _IMAGE_FAULTS as error:
+        raise CorpusError(f"{path} can't be read as an image; {files.REBUILD}") from error
+
+
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height in pixels, from the header.
+
+    Raises:
+        CorpusError: as ``open_image``, but for damage behind the header.
+    """
+    try:
+        with Image.open(path, formats=_IMAGE_FORMATS) as opened:
+            _check_pixels(path, opened.size)
+            return opened.size
+    except _IMAGE_FAULTS as error:
+        raise CorpusError(f"{path} can't be read as an image; {files.REBUILD}") from error
+
+
+def _check_pixels(path: Path, size: tuple[int, int]) -> None:
+    width, height = size
+    if width * height > MAX_IMAGE_PIXELS:
+        raise CorpusError(
+            f"{path} has {width} x {height} pixels, and an image has at most {MAX_IMAGE_PIXELS:,}; {files.REBUILD}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,23 +172,11 @@ class Corpus:
         Raises:
             CorpusError: no such image, or it is damaged or larger than ``MAX_IMAGE_PIXELS``.
         """
-        path = self.image_path(name)
-        try:
-            with Image.open(path) as opened:
-                if opened.width * opened.height > MAX_IMAGE_PIXELS:
-                    raise CorpusError(f"{path} has {opened.width} x {opened.height} pixels, which is too many.")
-                return opened.convert("RGB")
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise CorpusError(f"{path} can't be read as an image; {files.REBUILD}") from error
+        return open_image(self.image_path(name))
 
     def image_size(self, name: str) -> tuple[int, int]:
         """Width and height in pixels; reads the header only."""
-        path = self.image_path(name)
-        try:
-            with Image.open(path) as opened:
-                return opened.size
-        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise CorpusError(f"{path} can't be read as an image; {files.REBUILD}") from error
+        return image_size(self.image_path(name))
 
     def digest(self, name: str) -> str:
         """sha256 of a file of the corpus, from the manifest.
@@ -255,6 +290,7 @@ def open_corpus(path: Path | str, encoder_id: str = "") -> Corpus:
     manifest = files.read_manifest(root)
     _raise_first(files.digest_problems(root, manifest.files, cached=True))
     corpus = _load(root, manifest, encoder_id)
+    _raise_first(_encoder_problems(root, [corpus.text_encoder_id]))
     _raise_first(_reference_problems(corpus))
     return corpus
 
@@ -268,6 +304,7 @@ def check_corpus(path: Path | str) -> list[str]:
     except CorpusError as error:
         return [str(error)]
     problems += _stray_files(root, manifest)
+    problems += _encoder_problems(root, [entry.encoder for entry in manifest.indices if entry.purpose == "text"])
     try:
         corpus = _load(root, manifest, "")
         problems += _reference_problems(corpus)
@@ -307,6 +344,16 @@ def _load(root: Path, manifest: Manifest, encoder_id: str) -> Corpus:
     )
 
 
+def _encoder_problems(root: Path, encoder_ids: Iterable[str]) -> Iterator[str]:
+    """A sentence for every text index that no encoder here could search."""
+    for encoder_id in encoder_ids:
+        if encoder_id not in TEXT_ENCODERS and not encoder_id.startswith(SENTENCE_TRANSFORMERS_PREFIX):
+            yield (
+                f"{root}: the text index is of the encoder {files.shown(repr(encoder_id))}, which this Fusebox doesn't "
+                f"have (it has {', '.join(TEXT_ENCODERS)}); {files.REBUILD}"
+            )
+
+
 def _by_id(rows: Iterable[Any], root: Path, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for row in rows:
@@ -323,11 +370,10 @@ def _read_indices(
     for entry in manifest.indices:
         table = "chunks" if entry.purpose == "text" else "crops"
         items = len(tables[table])
-        rows = entry.rows or (1,) * items
-        if len(rows) != items or sum(rows) != entry.count or min(rows, default=0) < 0:
+        if (len(entry.rows) not in (0, items)) or (sum(entry.rows) if entry.rows else items) != entry.count:
             raise CorpusError(f"{root}: {entry.file} has {entry.count} vectors for {items} {table}; {files.REBUILD}")
-        owners = np.repeat(np.arange(items), rows) if entry.rows else None
-        index = VectorIndex.read(files.check_name(entry.file, root), owners)
+        _check_rows(root, entry, tables["crops"])
+        index = VectorIndex.read(files.check_name(entry.file, root), entry.rows)
         wanted = KNOWN_DIMENSIONS.get(entry.encoder, entry.dimension)
         if (index.dimension, index.rows) != (wanted, entry.count) or entry.dimension != wanted:
             raise CorpusError(
@@ -336,6 +382,15 @@ def _read_indices(
             )
         indices[entry.purpose, entry.encoder] = index
     return indices
+
+
+def _check_rows(root: Path, entry: IndexEntry, crops: Sequence[Crop]) -> None:
+    """Only crops found by words have other than one vector each, and only a crop without words has none."""
+    if entry.rows and entry.purpose != "proxy":
+        raise CorpusError(f"{root}: {entry.file} is an index for {entry.purpose}, which has no 'rows'; {files.REBUILD}")
+    for crop, rows in zip(crops, entry.rows, strict=False):
+        if not rows and proxy_texts(crop):
+            raise CorpusError(f"{root}: {entry.file} has no vector for {crop.id}, which has words; {files.REBUILD}")
 
 
 def _reference_problems(corpus: Corpus) -> Iterator[str]:
@@ -380,9 +435,17 @@ def _image_problems(corpus: Corpus) -> Iterator[str]:
 
 
 def _stray_files(root: Path, manifest: Manifest) -> list[str]:
-    known = {files.MANIFEST, "README.md", "LICENSES.md", *manifest.files}
-    found = (file.relative_to(root).as_posix() for file in sorted(root.rglob("*")) if file.is_file())
-    return [f"{root}: {name} is not in {files.MANIFEST}; delete it." for name in found if name not in known]
+    strange = (name for name in _strangers(root, manifest) if name != "README.md")
+    return [f"{root}: {name} is not in {files.MANIFEST}; delete it." for name in strange]
+
+
+def _strangers(root: Path, manifest: Manifest) -> Iterator[str]:
+    """Names of the files and links in the folder that saving a corpus does not make."""
+    known = {files.MANIFEST, "LICENSES.md", *manifest.files}
+    for file in sorted(root.rglob("*")):
+        name = file.relative_to(root).as_posix()
+        if name not in known and (file.is_symlink() or not file.is_dir()):
+            yield name
 
 
 def describe(corpus: Corpus) -> dict[str, object]:
@@ -433,6 +496,8 @@ def save_corpus(
     """
     out = Path(out)
     check_target(out, overwrite)
+    if not files.is_text(name):
+        raise CorpusError(f"The name {name!r} holds what is no text; give the corpus another with --name.")
     encoder = encoder or text_encoder(MINILM)
     out.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
@@ -461,7 +526,7 @@ def save_corpus(
         files.write_manifest(temporary, manifest)
         (temporary / "LICENSES.md").write_text(licences_text(documents), encoding="utf-8")
         temporary.chmod(0o755)
-        _replace_folder(temporary, out)
+        _replace_folder(temporary, out, overwrite)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return out
@@ -482,20 +547,32 @@ def licences_text(documents: Sequence[Document]) -> str:
 
 
 def check_target(out: Path, overwrite: bool) -> None:
-    """Refuse to write over anything but a corpus, and over a corpus only when told to.
+    """Refuse to write over anything but a corpus and its own files, and over a corpus only when told to.
 
     Raises:
         CorpusError: see above.
     """
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
-    if not (out / files.MANIFEST).is_file():
-        raise CorpusError(f"{out} exists and is no corpus; choose another folder with --out.")
+    try:
+        if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+            return
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise CorpusError(f"{files.shown(out)} can't be used ({reason}); choose another folder with --out.") from error
+    try:
+        manifest = files.read_manifest(out)
+    except CorpusError as error:
+        raise CorpusError(f"{out} exists and is no corpus; choose another folder with --out. ({error})") from error
     if not overwrite:
         raise CorpusError(f"{out} already holds a corpus; add --overwrite to replace it, or choose another folder.")
+    for name in _strangers(out, manifest):
+        raise CorpusError(
+            f"{out} holds {files.shown(repr(name))}, which is no part of its corpus and would be lost; choose another "
+            "folder with --out."
+        )
 
 
-def _replace_folder(new: Path, out: Path) -> None:
+def _replace_folder(new: Path, out: Path, overwrite: bool) -> None:
+    check_target(out, overwrite)  # once more: building took a while, and somebody may have put a file there
     if not out.exists():
         new.replace(out)
         return

@@ -17,6 +17,15 @@ from rag.types import Chunk, Crop, Document, Page, Region, Triple
 FORMAT = 1
 MANIFEST = "manifest.json"
 REBUILD = "build it again: python -m rag ingest SOURCES --out FOLDER --overwrite"
+REBUILD_ELSEWHERE = "build it again in a new folder: python -m rag ingest SOURCES --out FOLDER"
+"""The remedy where the manifest is damaged: --overwrite replaces only what is known to be a corpus."""
+
+MAX_NUMBER = 1e6
+"""No coordinate, size or page number is larger."""
+MAX_COUNT = 10**9
+MAX_NAME_BYTES = 255
+"""What file systems take as one name."""
+PURPOSES = ("text", "proxy", "visual")
 
 T = TypeVar("T")
 
@@ -24,7 +33,7 @@ TABLES: dict[str, type] = {"pages": Page, "regions": Region, "chunks": Chunk, "c
 """Table name -> row; the file is ``NAME.jsonl``."""
 
 _SAFE_FILE = re.compile(
-    rf"(?:pages|crops)/[^/\\\x00-\x1f]+\.webp|index/[\w.-]+\.faiss|(?:{'|'.join(TABLES)})\.jsonl",
+    rf"(?:pages|crops)/[^/\\\x00-\x1f\ud800-\udfff]+\.webp|index/[\w.-]+\.faiss|(?:{'|'.join(TABLES)})\.jsonl",
 )
 
 
@@ -70,22 +79,70 @@ def read_manifest(root: Path) -> Manifest:
         CorpusError: there is none, it is damaged, of another format version, or names a file outside the corpus.
     """
     file = root / MANIFEST
-    if not file.is_file():
-        raise CorpusError(f"{root} holds no corpus (no {MANIFEST}); {REBUILD}")
+    if not _is_file(file):
+        raise CorpusError(f"{shown(root)} holds no corpus (no {MANIFEST}); {REBUILD_ELSEWHERE}")
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise CorpusError(f"{file} can't be read ({type(error).__name__}); {REBUILD}") from error
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        found = value.get("format") if isinstance(value, dict) else None
-        raise CorpusError(f"{file} is of format {found!r}, and this Fusebox reads format {FORMAT}; {REBUILD}")
+        raise CorpusError(f"{file} can't be read ({type(error).__name__}); {REBUILD_ELSEWHERE}") from error
+    found = value.get("format") if isinstance(value, dict) else None
+    if type(found) is not int or found != FORMAT:  # true and 1.0 equal 1
+        raise CorpusError(
+            f"{file} is of format {shown(repr(found))}, and this Fusebox reads format {FORMAT}; {REBUILD_ELSEWHERE}"
+        )
+    if not all(is_text(text) for text in _strings(value)):
+        raise CorpusError(f"{file} holds a NUL or a lone surrogate, which is no text; {REBUILD_ELSEWHERE}")
     manifest = _manifest(value, file)
     for name in manifest.files:
         check_name(name, root)
-    for entry in manifest.indices:
-        if entry.file not in manifest.files:
-            raise CorpusError(f"{file} lists the index {entry.file!r} without a digest; {REBUILD}")
+    _check_lists(manifest, file)
     return manifest
+
+
+def _check_lists(manifest: Manifest, file: Path) -> None:
+    """Every table has a digest, and so has every index, of which there is one for each purpose and encoder."""
+    for table in TABLES:
+        if f"{table}.jsonl" not in manifest.files:
+            raise CorpusError(f"{file} lists the table {table}.jsonl without a digest; {REBUILD}")
+    seen: set[tuple[str, str]] = set()
+    for entry in manifest.indices:
+        if entry.purpose not in PURPOSES:
+            wanted = ", ".join(PURPOSES)
+            raise CorpusError(
+                f"{file}: {shown(entry.file)} is an index for {shown(repr(entry.purpose))}, not for one of {wanted}; "
+                f"{REBUILD}"
+            )
+        if entry.file not in manifest.files or not entry.file.startswith("index/"):
+            raise CorpusError(f"{file} lists the index {shown(repr(entry.file))} without a digest; {REBUILD}")
+        if (entry.purpose, entry.encoder) in seen:
+            raise CorpusError(f"{file} lists two {entry.purpose} indices of {shown(entry.encoder)}; {REBUILD}")
+        seen.add((entry.purpose, entry.encoder))
+
+
+def _is_file(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:  # a name that no file system takes
+        return False
+
+
+def _strings(value: object) -> Iterator[str]:
+    """All strings in a JSON value, keys too."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            waiting += [*item, *item.values()]
+        elif isinstance(item, list):
+            waiting += item
+
+
+def shown(value: object) -> str:
+    """What a message quotes of a path or a value: no sentence has thousands of characters."""
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _manifest(value: dict[str, Any], file: Path) -> Manifest:
@@ -94,16 +151,21 @@ def _manifest(value: dict[str, Any], file: Path) -> Manifest:
     shapes |= {"documents": list, "indices": list}
     for key, kind in shapes.items():
         if not isinstance(value.get(key), kind):
-            raise CorpusError(f"{file}: {key!r} is missing or of the wrong type; {REBUILD}")
-    for key, kind in {"counts": int, "chunking": int, "tools": str, "files": str}.items():
-        if not all(isinstance(item, kind) for item in value[key].values()):
-            raise CorpusError(f"{file}: {key!r} holds a value of the wrong type; {REBUILD}")
+            raise CorpusError(f"{file}: {key!r} is missing or of the wrong type; {REBUILD_ELSEWHERE}")
+    for key, check in {"counts": "int", "chunking": "int", "tools": "str", "files": "str"}.items():
+        if not all(_CHECKS[check](item) for item in value[key].values()):
+            raise CorpusError(f"{file}: {key!r} holds a value of the wrong type; {REBUILD_ELSEWHERE}")
     return Manifest(
         format=FORMAT,
         **{key: value[key] for key in (*strings, "counts", "chunking", "tools", "files")},
-        documents=tuple(row_from(Document, item, f"{file}, documents") for item in value["documents"]),
-        indices=tuple(row_from(IndexEntry, item, f"{file}, indices") for item in value["indices"]),
+        documents=tuple(_rows(Document, value["documents"], f"{file}, documents")),
+        indices=tuple(_rows(IndexEntry, value["indices"], f"{file}, indices")),
     )
+
+
+def _rows(row: type[T], values: list[Any], where: str) -> Iterator[T]:
+    for number, value in enumerate(values, start=1):
+        yield row_from(row, value, f"{where}, row {number}")
 
 
 def write_manifest(root: Path, manifest: Manifest) -> None:
@@ -129,8 +191,9 @@ def check_name(name: str, root: Path) -> Path:
     Raises:
         CorpusError: the name is none that a corpus uses, or a link leads out of the folder.
     """
-    if not _SAFE_FILE.fullmatch(name) or ".." in name.split("/"):
-        raise CorpusError(f"{root} names the file {name!r}, which no corpus holds; don't use this corpus.")
+    base = name.rpartition("/")[2]
+    if not _SAFE_FILE.fullmatch(name) or ".." in name.split("/") or len(base.encode()) > MAX_NAME_BYTES:
+        raise CorpusError(f"{root} names the file {shown(repr(name))}, which no corpus holds; don't use this corpus.")
     path = root / name
     if path.is_symlink() or path.parent.is_symlink():
         raise CorpusError(f"{root}: {name} is a link; a corpus holds files only.")
@@ -145,24 +208,57 @@ def index_file(purpose: str, encoder: str) -> str:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
+_NO_TEXT = re.compile(r"[\x00\ud800-\udfff]")
+
+
+def is_text(value: object) -> bool:
+    """A string that every sink can carry: no NUL, no lone surrogate."""
+    return isinstance(value, str) and not _NO_TEXT.search(value)
+
+
+def _is_number(value: object) -> bool:
+    # Compared, not converted: NaN is no smaller than anything, and 10**400 is no float.
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int | float) and _is_number(value) and value >= 0
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value <= MAX_COUNT
+
+
 def _is_bbox(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 4 and all(isinstance(v, int | float) for v in value)
+    if not (isinstance(value, list) and len(value) == 4 and all(map(_is_number, value))):
+        return False
+    x0, y0, x1, y1 = value
+    return bool(x0 <= x1 and y0 <= y1)
 
 
-def _tuple_of(kind: type) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, list) and all(isinstance(item, kind) for item in value)
+def _tuple_of(check: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(check, value))
 
 
 _CHECKS: dict[str, Callable[[object], bool]] = {
-    "str": lambda value: isinstance(value, str),
-    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "float": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "str": is_text,
+    "int": _is_count,
+    "float": _is_size,
     "BBox": _is_bbox,
     "CropKind": lambda value: value in ("figure", "table"),
-    "tuple[str, ...]": _tuple_of(str),
-    "tuple[int, ...]": _tuple_of(int),
+    "tuple[str, ...]": _tuple_of(is_text),
+    "tuple[int, ...]": _tuple_of(_is_count),
 }
 """Annotation of a field -> what JSON must hold there."""
+
+_ROW_CHECKS: dict[type, tuple[tuple[Callable[[Any], bool], str], ...]] = {
+    Page: (
+        (lambda page: 1 <= page.number <= MAX_NUMBER, "'number' is not from 1 to 1,000,000"),
+        (lambda page: not page.image or min(page.width_pt, page.height_pt) > 0, "a page with an image has no size"),
+    ),
+    Crop: ((lambda crop: bool(crop.image), "'image' is empty, and a crop is an image"),),
+}
+"""Row -> what must hold of it as a whole, and the fault where it doesn't."""
 
 _FIELDS: dict[type, tuple[tuple[str, Callable[[object], bool]], ...]] = {}
 
@@ -177,18 +273,23 @@ def row_from(row: type[T], value: object, where: str) -> T:
     """A row of a table from its JSON object.
 
     Raises:
-        CorpusError: a field is missing, unknown or of the wrong type; names it after ``where``.
+        CorpusError: a field is missing, unknown, of the wrong type, or holds what can't be (a lone surrogate, a box
+            inside out, a number beyond all bounds); names it after ``where``.
     """
     if not isinstance(value, dict):
         raise CorpusError(f"{where}: not an object; {REBUILD}")
     checks = _fields(row)
     for name, right in checks:
         if name not in value or not right(value[name]):
-            raise CorpusError(f"{where}: {name!r} is missing or of the wrong type; {REBUILD}")
+            raise CorpusError(f"{where}: {name!r} is missing, of the wrong type or out of range; {REBUILD}")
     if len(value) != len(checks):
         unknown = sorted(set(value) - {name for name, _ in checks})
-        raise CorpusError(f"{where}: unknown field {unknown[0]!r}; {REBUILD}")
-    return row(*(tuple(v) if isinstance(v := value[name], list) else v for name, _ in checks))
+        raise CorpusError(f"{where}: unknown field {shown(repr(unknown[0]))}; {REBUILD}")
+    made = row(*(tuple(v) if isinstance(v := value[name], list) else v for name, _ in checks))
+    for holds, fault in _ROW_CHECKS.get(row, ()):
+        if not holds(made):
+            raise CorpusError(f"{where}: {fault}; {REBUILD}")
+    return made
 
 
 def read_table(root: Path, name: str) -> Iterator[Any]:
@@ -212,8 +313,12 @@ def read_table(root: Path, name: str) -> Iterator[Any]:
 
 
 def line_of(row: Any) -> str:
-    """One line of a table."""
-    return json.dumps({name: getattr(row, name) for name, _ in _fields(type(row))}, ensure_ascii=False) + "\n"
+    """One line of a table. NUL and lone surrogates, which no reader takes, become U+FFFD, one for one."""
+    value = {name: getattr(row, name) for name, _ in _fields(type(row))}
+    for name, text in value.items():
+        if isinstance(text, str) and not is_text(text):
+            value[name] = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)
+    return json.dumps(value, ensure_ascii=False) + "\n"
 
 
 # --- digests ---------------------------------------------------------------------------------------------------------
@@ -252,7 +357,7 @@ def digest_problems(root: Path, files: Mapping[str, str], *, cached: bool) -> It
 def _notes_file(root: Path) -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     folder = Path(base) if base else Path.home() / ".cache"
-    return folder / "fusebox" / "digests" / f"{hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:20]}.json"
+    return folder / "fusebox" / "digests" / f"{hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:20]}.json"
 
 
 def _read_notes(file: Path) -> dict[str, Any]:
@@ -277,10 +382,16 @@ def _write_notes(file: Path, notes: Mapping[str, list[object]]) -> None:
 
 
 def write_table(root: Path, name: str, rows: Iterable[Any]) -> int:
-    """Write ``NAME.jsonl``; the number of rows."""
+    """Write ``NAME.jsonl``; the number of rows.
+
+    Raises:
+        CorpusError: a row that could not be read again.
+    """
     count = 0
     with (root / f"{name}.jsonl").open("w", encoding="utf-8", newline="\n") as file:
         for row in rows:
-            file.write(line_of(row))
             count += 1
+            line = line_of(row)
+            row_from(TABLES[name], json.loads(line), f"{name}.jsonl, line {count}")
+            file.write(line)
     return count

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import struct
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rag.corpus_files import REBUILD
 from rag.errors import CorpusError
 
 if TYPE_CHECKING:
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 
 Ranked = list[tuple[int, float]]
 """(row, score), best first; only rows that exist, never -1."""
+
+_HEADER = struct.Struct("<4siqqqBiQ")
+"""Of a flat index file of faiss: kind, dimension, vectors, two fillers, trained, metric, float32 numbers that follow."""
+_CHECKED_AT_ONCE = 16_384
 
 # --- vectors ---------------------------------------------------------------------------------------------------------
 
@@ -35,22 +42,30 @@ class VectorIndex:
         self._owners = None if owners is None else np.asarray(owners, dtype=np.int64)
 
     @classmethod
-    def read(cls, file: Path, owners: Sequence[int] | NDArray[np.int64] | None = None) -> VectorIndex:
-        """Read an index file.
+    def read(cls, file: Path, counts: Sequence[int] = ()) -> VectorIndex:
+        """Read an index file; ``counts`` says how many vectors each item has, empty: one each.
 
         Raises:
-            CorpusError: the file is no flat inner-product index of faiss.
+            CorpusError: the file is no flat inner-product index of faiss, holds a number that is not finite, or other
+                than ``sum(counts)`` vectors.
         """
         import faiss
 
+        _check_header(file)
         try:
             index = faiss.read_index(str(file))
-        except RuntimeError as error:
-            raise CorpusError(f"{file.name} is no faiss index.") from error
+        except (RuntimeError, MemoryError) as error:
+            raise CorpusError(f"{file} is no faiss index; {REBUILD}") from error
         if not isinstance(index, faiss.IndexFlat) or index.metric_type != faiss.METRIC_INNER_PRODUCT:
-            raise CorpusError(f"{file.name} is a {type(index).__name__}, not a flat inner-product index.")
-        loaded = cls(index.d, owners)
+            raise CorpusError(f"{file} is a {type(index).__name__}, not a flat inner-product index; {REBUILD}")
+        # Compared with what is there before room is made for it.
+        if counts and sum(counts) != index.ntotal:
+            raise CorpusError(f"{file} holds {index.ntotal} vectors, not {sum(counts)}; {REBUILD}")
+        loaded = cls(index.d, np.repeat(np.arange(len(counts)), counts) if counts else None)
         loaded._index = index
+        for start in range(0, index.ntotal, _CHECKED_AT_ONCE):
+            if not np.isfinite(index.reconstruct_n(start, min(_CHECKED_AT_ONCE, index.ntotal - start))).all():
+                raise CorpusError(f"{file} holds a vector with a number that is not finite; {REBUILD}")
         return loaded
 
     def write(self, file: Path) -> None:
@@ -91,6 +106,27 @@ class VectorIndex:
             scores = scores[first]
         best = np.lexsort((items, -scores))[:n]
         return list(zip(items[best].tolist(), scores[best].tolist(), strict=True))
+
+
+def _check_header(file: Path) -> None:
+    """Refuse a file whose header names another kind of index, or more vectors than the file has room for, before
+    faiss makes room for them.
+
+    Raises:
+        CorpusError: see above.
+    """
+    try:
+        with file.open("rb") as content:
+            header, size = content.read(_HEADER.size), os.fstat(content.fileno()).st_size
+    except OSError as error:
+        raise CorpusError(f"{file} can't be read ({type(error).__name__}); {REBUILD}") from error
+    if len(header) < _HEADER.size or not header.startswith(b"Ix"):
+        raise CorpusError(f"{file} is no faiss index; {REBUILD}")
+    kind, dimension, rows, *_, numbers = _HEADER.unpack(header)
+    if kind != b"IxFI":
+        raise CorpusError(f"{file} is an index of kind {kind!r}, not a flat inner-product index; {REBUILD}")
+    if numbers != dimension * rows or size != _HEADER.size + 4 * numbers:
+        raise CorpusError(f"{file} is no whole faiss index; {REBUILD}")
 
 
 # --- words -----------------------------------------------------------------------------------------------------------

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 import pytest
+from PIL import Image
 
 from rag import corpus_files
 from rag.corpus import Corpus, add_visual_index, build_visual_index, check_corpus, describe, open_corpus, proxy_texts
@@ -278,6 +281,182 @@ def test_images_outside_the_manifest_are_refused(small: Corpus) -> None:
             small.image_path(name)
 
 
+# --- what a table and a manifest may hold ---
+
+
+@pytest.mark.parametrize(
+    ("table", "field", "text"),
+    [
+        ("crops", "bbox", "[NaN, 0, 1, 1]"),
+        ("crops", "bbox", "[0, 0, Infinity, 1]"),
+        ("crops", "bbox", f"[0, 0, 1{'0' * 400}, 1]"),
+        ("crops", "bbox", "[5, 0, 1, 1]"),
+        ("regions", "bbox", "[0, 5, 1, 1]"),
+        ("regions", "bbox", "[0, 0, true, 1]"),
+        ("regions", "bbox", "[0, 0, 1000001, 1]"),
+        ("pages", "width_pt", "NaN"),
+        ("pages", "width_pt", "true"),
+        ("pages", "height_pt", "-1"),
+        ("pages", "height_pt", f"1{'0' * 400}"),
+        ("pages", "number", "1.0"),
+        ("pages", "number", f"1{'0' * 5000}"),
+        ("regions", "order", "-1"),
+        ("chunks", "start", "-1"),
+        ("chunks", "start", "true"),
+        ("crops", "kind", "[]"),
+        ("chunks", "text", '"a\\ud800b"'),
+        ("chunks", "text", '"a\\u0000b"'),
+        ("chunks", "region_ids", '["\\udfff"]'),
+        ("crops", "caption", '"\\udc00"'),
+    ],
+)
+def test_a_value_that_can_not_be_is_named(folder: Path, table: str, field: str, text: str) -> None:
+    lines = (folder / f"{table}.jsonl").read_text().splitlines()
+    row = json.loads(lines[0]) | {field: "@@"}
+    rewrite(folder, f"{table}.jsonl", "\n".join([json.dumps(row).replace('"@@"', text), *lines[1:]]) + "\n")
+    with pytest.raises(CorpusError, match=rf"{table}\.jsonl, line 1: ('{field}' is|not JSON)"):
+        open_corpus(folder)
+    assert len(check_corpus(folder)) == 1
+
+
+@pytest.mark.parametrize(
+    ("table", "change", "says"),
+    [
+        ("pages", {"number": 0}, "'number' is not from 1"),
+        ("pages", {"number": 1_000_001}, "'number' is not from 1"),
+        ("pages", {"width_pt": 0}, "a page with an image has no size"),
+        ("crops", {"image": ""}, "'image' is empty"),
+    ],
+)
+def test_a_row_that_can_not_be_is_named(folder: Path, table: str, change: dict[str, Any], says: str) -> None:
+    edit_rows(folder, table, lambda row: row.update(change))
+    with pytest.raises(CorpusError, match=rf"{table}\.jsonl, line 1: {says}"):
+        open_corpus(folder)
+    assert any(says in problem for problem in check_corpus(folder))
+
+
+def test_a_page_without_an_image_needs_no_size(folder: Path) -> None:
+    edit_rows(folder, "pages", lambda row: row.update(image="", width_pt=0, height_pt=0.0))
+    open_corpus(folder)
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", None])
+def test_the_format_is_a_whole_number(folder: Path, value: object) -> None:
+    edit_manifest(folder, lambda m: m.update(format=value))
+    with pytest.raises(CorpusError, match="is of format"):
+        open_corpus(folder)
+
+
+@pytest.mark.parametrize("name", ["crops/\udc80.webp", f"crops/{'a' * 5000}.webp", f"crops/{'ü' * 126}.webp"])
+def test_a_file_name_that_no_folder_holds(folder: Path, name: str) -> None:
+    edit_manifest(folder, lambda m: m["files"].update({name: "0" * 64}))
+    with pytest.raises(CorpusError, match=r"don't use this corpus|no text") as caught:
+        open_corpus(folder)
+    assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("key", ["name", "tools"])
+def test_text_of_the_manifest_that_is_none(folder: Path, key: str) -> None:
+    edit_manifest(folder, lambda m: m.update({key: "\ud800" if key == "name" else {"\x00": "1"}}))
+    with pytest.raises(CorpusError, match=r"manifest\.json holds a NUL or a lone surrogate"):
+        open_corpus(folder)
+
+
+def test_a_damaged_row_of_the_manifest_is_named(folder: Path) -> None:
+    edit_manifest(folder, lambda m: m["documents"][0].update(pages=-1))
+    with pytest.raises(CorpusError, match=r"manifest\.json, documents, row 1: 'pages'"):
+        open_corpus(folder)
+
+
+@pytest.mark.parametrize("table", list(corpus_files.TABLES))
+def test_a_table_without_a_digest_is_not_read(folder: Path, table: str) -> None:
+    edit_manifest(folder, lambda m: m["files"].pop(f"{table}.jsonl"))
+    with pytest.raises(CorpusError, match=rf"{table}\.jsonl without a digest"):
+        open_corpus(folder)
+
+
+# --- what an index may hold ---
+
+
+@pytest.mark.parametrize(
+    ("which", "change", "says"),
+    [
+        (1, {"rows": [10**12, 1], "count": 10**12 + 1}, "'count' is missing, of the wrong type or out of range"),
+        (1, {"rows": [10**30, 1], "count": 2}, "'rows' is missing, of the wrong type or out of range"),
+        (1, {"rows": [10**9 - 1, 1], "count": 10**9}, "holds 2 vectors, not 1000000000"),
+        (1, {"rows": [2, 0]}, "has no vector for glioma_p002_figure0"),
+        (1, {"rows": [True, 1]}, "'rows' is missing"),
+        (0, {"rows": [1, 1, 1]}, "an index for text, which has no 'rows'"),
+        (1, {"purpose": "other"}, "is an index for 'other', not for one of text, proxy, visual"),
+        (1, {"purpose": "text"}, "two text indices"),
+        (1, {"file": "chunks.jsonl"}, "'chunks.jsonl' without a digest"),
+        (0, {"encoder": "word2vec"}, "of the encoder 'word2vec', which this Fusebox doesn't have"),
+    ],
+)
+def test_an_index_that_can_not_be(folder: Path, which: int, change: dict[str, Any], says: str) -> None:
+    edit_manifest(folder, lambda m: m["indices"][which].update(change))
+    with pytest.raises(CorpusError, match=says):
+        open_corpus(folder)
+    assert any(says in problem for problem in check_corpus(folder))
+
+
+def rewrite_index(folder: Path, content: bytes) -> None:
+    (folder / TEXT_INDEX).write_bytes(content)
+    edit_manifest(folder, lambda m: m["files"].update({TEXT_INDEX: corpus_files.sha256_of(folder / TEXT_INDEX)}))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_an_index_with_a_number_that_is_none(folder: Path, value: float) -> None:
+    content = (folder / TEXT_INDEX).read_bytes()
+    rewrite_index(folder, content[:-4] + np.float32(value).tobytes())
+    with pytest.raises(CorpusError, match=rf"{folder}/{TEXT_INDEX} holds a vector .* not finite; build it again"):
+        open_corpus(folder)
+
+
+def test_an_index_that_promises_more_than_it_holds(folder: Path) -> None:
+    content = bytearray((folder / TEXT_INDEX).read_bytes())
+    content[8:16] = (2**31).to_bytes(8, "little")
+    content[37:45] = (2**31 * 384).to_bytes(8, "little")
+    rewrite_index(folder, bytes(content))
+    with pytest.raises(CorpusError, match=rf"{folder}/{TEXT_INDEX} is no whole faiss index; build it again"):
+        open_corpus(folder)
+
+
+# --- images ---
+
+
+def damage_image(folder: Path, name: str, content: bytes) -> None:
+    (folder / name).write_bytes(content)
+    edit_manifest(folder, lambda m: m["files"].update({name: corpus_files.sha256_of(folder / name)}))
+
+
+def webp_header(width: int, height: int) -> bytes:
+    """A WebP file (extended, then a lossless frame) of that size, without the pixels."""
+    canvas = b"\x00" * 4 + (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    bits = (width - 1) | (height - 1) << 14
+    frame = b"\x2f" + bits.to_bytes(4, "little") + b"\x00" * 11
+    chunks = b"VP8X" + len(canvas).to_bytes(4, "little") + canvas + b"VP8L" + len(frame).to_bytes(4, "little") + frame
+    return b"RIFF" + (len(chunks) + 4).to_bytes(4, "little") + b"WEBP" + chunks
+
+
+@pytest.mark.parametrize("kind", ["no image", "truncated", "png", "too large"])
+def test_a_damaged_image_with_a_right_digest_is_named(folder: Path, kind: str) -> None:
+    name = "crops/glioma_p001_table0.webp"
+    png = io.BytesIO()
+    Image.new("RGB", (9, 9)).save(png, "PNG")
+    content = {
+        "no image": b"<script>",
+        "truncated": (folder / name).read_bytes()[:-20],
+        "png": png.getvalue(),
+        "too large": webp_header(12_000, 12_000),
+    }[kind]
+    damage_image(folder, name, content)
+    says = "12000 x 12000 pixels" if kind == "too large" else "can't be read as an image"
+    assert any(f"{folder}/{name}" in problem and says in problem for problem in check_corpus(folder))
+    with pytest.raises(CorpusError, match=says):
+        open_corpus(folder).image(name)
+
+
 # --- digests are read once -------------------------------------------------------------------------------------------
 
 
@@ -358,10 +537,62 @@ def test_overwriting_has_to_be_asked_for(tmp_path: Path) -> None:
     assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
 
 
+@pytest.mark.parametrize("manifest", ["{}", "{", '{"format": 1}', '{"format": 99}'])
+def test_only_a_corpus_is_overwritten(tmp_path: Path, manifest: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "manifest.json").write_text(manifest)
+    (home / "mine.txt").write_text("precious")
+    with pytest.raises(CorpusError, match=r"is no corpus.*--out"):
+        save_text(home, [Chunk("p_c0", "p", "text", 0)], overwrite=True)
+    assert (home / "mine.txt").read_text() == "precious"
+    assert (home / "manifest.json").read_text() == manifest
+
+
+@pytest.mark.parametrize("name", ["mine.txt", "README.md", "crops/mine.webp", ".git/config"])
+def test_a_corpus_with_files_of_somebody_else_is_not_overwritten(folder: Path, name: str) -> None:
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text("precious")
+    with pytest.raises(CorpusError, match=rf"'{name}', which is no part of its corpus.*--out"):
+        save_text(folder, [Chunk("p_c0", "p", "text", 0)], overwrite=True)
+    assert (folder / name).read_text() == "precious"
+
+
+def test_a_file_that_comes_while_the_corpus_is_built_is_kept(folder: Path) -> None:
+    def come(line: str) -> None:
+        (folder / "mine.txt").write_text("precious")
+
+    with pytest.raises(CorpusError, match=r"mine\.txt"):
+        save_text(folder, [Chunk("p_c0", "p", "text", 0)], overwrite=True, progress=come)
+    assert (folder / "mine.txt").read_text() == "precious"
+    assert [item.name for item in folder.parent.iterdir() if item.name.startswith(".corpus")] == []
+
+
+def test_a_name_that_no_file_system_takes(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="holds no corpus") as caught:
+        open_corpus("a" * 5000)
+    assert len(str(caught.value)) < 500
+    assert len(check_corpus("a" * 5000)) == 1
+    with pytest.raises(CorpusError, match="--out"):
+        save_text(tmp_path / ("a" * 5000), [])
+
+
 def test_special_characters_survive(tmp_path: Path) -> None:
-    text = 'quote " newline \n separator \u2028 astral \U0001f9ea <script> \x00'
+    text = 'quote " newline \n separator \u2028 astral \U0001f9ea <script> \x01'
     corpus = open_corpus(save_text(tmp_path / "c", [Chunk("p_c0", "p", text, 0)]))
     assert corpus.chunks["p_c0"].text == text
+
+
+def test_what_is_no_text_is_replaced_one_for_one(tmp_path: Path) -> None:
+    corpus = open_corpus(save_text(tmp_path / "c", [Chunk("p_c0", "p", "a\x00b\ud800c", 0)]))
+    assert corpus.chunks["p_c0"].text == "a\ufffdb\ufffdc"
+
+
+def test_a_row_that_could_not_be_read_again_is_not_saved(tmp_path: Path) -> None:
+    crop = Crop("x", "p", "table", (0, 0, 1, 1), "", "Table 1", "")
+    with pytest.raises(CorpusError, match=r"crops\.jsonl, line 1: 'image' is empty"):
+        save_text(tmp_path / "c", [Chunk("p_c0", "p", "text", 0)], crops=[crop])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_proxy_texts_carry_the_caption_in_every_window() -> None:
@@ -417,7 +648,11 @@ def test_the_studys_clip_vectors_load_and_every_crop_finds_itself_first(tmp_path
         Crop(Path(name).stem, "p", "table" if "_table" in name else "figure", (0, 0, 1, 1), "", "", "")
         for name in names
     ]
-    out = save_text(tmp_path / "c", [Chunk("p_c0", "p", "text", 0)], crops=crops)
+    (tmp_path / "crops").mkdir()
+    for i, crop in enumerate(crops):
+        crops[i] = replace(crop, image=f"crops/{crop.id}.webp")
+        Image.new("RGB", (1, 1)).save(tmp_path / crops[i].image, "WEBP")
+    out = save_text(tmp_path / "c", [Chunk("p_c0", "p", "text", 0)], crops=crops, images=tmp_path)
     corpus = add_visual_index(open_corpus(out), "clip-vit-b-32-laion2b_s34b_b79k", normalised(vectors))
     assert len(corpus.crops) == 598
     for crop, vector in zip(crops, normalised(vectors), strict=True):
