@@ -168,8 +168,9 @@ def _agree(one: str, other: str) -> bool:
 
 BACKING = 1.0
 RIVALRY = 0.5
-VAGUE_RIVALRY = 2.0
-"""What the odds of the other answers count against the best one's."""
+VAGUE_RIVALRY = 10.0
+"""What the odds of the other answers count against the best one's; the second, set by hand, where the question names nothing whose
+value it asks for."""
 MIN_NAME = 6
 MAX_NAME = 40
 """Letters of a name that another one may hold ("log-rank test", "exact two-sample logrank test"); longer ones are sentences."""
