@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterator
 from functools import cache
+from typing import Any, NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 
 from rag.errors import TraceError
+from rag.systems import LIMITS
 from rag.types import Trace
 
 MAX_TRACE_BYTES = 10_000_000
+FORMAT = 1
 
 _CHOOSE = "Choose a file saved with 'Download trace'."
+_LARGEST = 2**53
+"""Whole numbers beyond this are not the same in every reader of JSON."""
+_RANGES: dict[str, tuple[int, int]] = {"rank": (1, _LARGEST), **LIMITS}
+"""Field -> inclusive range of its whole number; any other is from 0 to ``_LARGEST``."""
 
 
 @cache
@@ -26,7 +35,7 @@ def dumps(trace: Trace, *, indent: int | None = None) -> str:
 
 
 def loads(text: str | bytes) -> Trace:
-    """A trace from what ``dumps`` wrote.
+    """A trace from what ``dumps`` wrote. Nothing is converted or dropped: ``dumps`` of it says the same again.
 
     Raises:
         TraceError: too large, no JSON, or not a trace of this version; names the first field that is wrong.
@@ -37,24 +46,76 @@ def loads(text: str | bytes) -> Trace:
             f"This file has {size / 1e6:.0f} MB; a trace has at most {MAX_TRACE_BYTES / 1e6:.0f} MB. {_CHOOSE}"
         )
     try:
-        trace = _adapter().validate_python(_tuples(json.loads(text)))
+        value = json.loads(text, parse_constant=_no_number, object_pairs_hook=_once)
+        # pydantic is strict about JSON only in JSON; there, lists are tuples and objects dataclasses.
+        document = json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise TraceError(f"This is not a trace: it holds a lone surrogate, which is no text. {_CHOOSE}") from None
     except RecursionError:
         raise TraceError(f"This file is nested too deeply to be a trace. {_CHOOSE}") from None
+    except ValueError as error:
+        raise TraceError(f"This is not JSON ({_cut(str(error))}). {_CHOOSE}") from None
+    found = value.get("format", FORMAT) if isinstance(value, dict) else FORMAT
+    if type(found) is int and found != FORMAT:
+        raise TraceError(f"This trace has format {found}; this version reads format {FORMAT}. Ask the question again.")
+    try:
+        trace = _adapter().validate_json(document, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise TraceError(f"This is not a trace: {where}: {first['msg']}. {_CHOOSE}") from None
-    except ValueError as error:
-        raise TraceError(f"This is not JSON ({error}). {_CHOOSE}") from None
-    if trace.format != 1:
-        raise TraceError(f"This trace has format {trace.format}; this version reads format 1. Ask the question again.")
+        where = ".".join(_cut(str(part)) for part in first["loc"]) or "the document"
+        raise TraceError(f"This is not a trace: {where}: {_cut(first['msg'])}. {_CHOOSE}") from None
+    read = _adapter().dump_python(trace, mode="json")
+    for problem in (*_lost(value, read, ""), *_out_of_range(read, "")):
+        raise TraceError(f"This is not a trace: {problem}. {_CHOOSE}")
     return trace
 
 
-def _tuples(value: object) -> object:
-    """JSON knows only lists; values here are tuples."""
-    if isinstance(value, list):
-        return tuple(_tuples(v) for v in value)
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which no field comes twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        (name, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"the field {_cut(name)!r} comes twice")
+    return found
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+def _lost(given: object, read: object, where: str) -> Iterator[str]:
+    """A phrase for each thing in the document that the trace read from it does not hold; a field that the document
+    leaves out has its default."""
+    if isinstance(given, dict) and isinstance(read, dict):
+        for name, item in given.items():
+            if name in read:
+                yield from _lost(item, read[name], _join(where, name))
+            else:
+                yield f"unknown field {_join(where, name)!r}"
+    elif isinstance(given, list) and isinstance(read, list) and len(given) == len(read):
+        for i, (one, other) in enumerate(zip(given, read, strict=True)):
+            yield from _lost(one, other, _join(where, str(i)))
+    elif given != read or isinstance(given, bool) != isinstance(read, bool):
+        yield f"{where or 'the document'}: {_cut(repr(given))} can't be kept as it is"
+
+
+def _out_of_range(value: object, where: str, name: str = "") -> Iterator[str]:
+    """A phrase for each whole number that can't be."""
     if isinstance(value, dict):
-        return {k: _tuples(v) for k, v in value.items()}
-    return value
+        for key, item in value.items():
+            yield from _out_of_range(item, _join(where, key), key)
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _out_of_range(item, _join(where, str(i)), name)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        low, high = _RANGES.get(name, (0, _LARGEST))
+        if not low <= value <= high:
+            yield f"{where}: {_cut(str(value))} is not from {low} to {high}"
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{_cut(name)}" if where else _cut(name)
