@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import os
@@ -21,7 +22,11 @@ from rag.corpus import Corpus, add_visual_index, build_visual_index, check_corpu
 from rag.corpus import save_corpus as save
 from rag.encoders import normalised
 from rag.errors import CorpusError
+from rag.generators.registry import GENERATORS
+from rag.pipeline import ask
+from rag.systems import SYSTEMS
 from rag.types import Chunk, Crop, Document, Page
+from ui.views import crops, markup
 
 PAPER = Path(__file__).resolve().parents[2] / "shared" / "data" / "paper"
 TEXT_INDEX = "index/text.all-MiniLM-L6-v2-int8.faiss"
@@ -455,6 +460,30 @@ def test_a_damaged_image_with_a_right_digest_is_named(folder: Path, kind: str) -
     assert any(f"{folder}/{name}" in problem and says in problem for problem in check_corpus(folder))
     with pytest.raises(CorpusError, match=says):
         open_corpus(folder).image(name)
+
+
+@pytest.mark.parametrize("content", [b"<script>", webp_header(12_000, 12_000)], ids=["no image", "too large"])
+def test_an_answer_that_lists_a_damaged_crop_is_shown(folder: Path, content: bytes) -> None:
+    damage_image(folder, "crops/glioma_p001_table0.webp", content)
+    corpus = open_corpus(folder)
+    question = "What is the median survival by histology?"
+    *_, trace = ask(question, SYSTEMS["+both"], GENERATORS["extractive"], corpus)
+    assert trace.evidence.visual is not None
+    assert "glioma_p001_table0" in [hit.item_id for hit in trace.evidence.visual.hits]
+    shown = crops.render(trace, corpus)
+    assert shown.count("data:image/svg+xml;base64,") == 1
+    assert "data:image/webp;base64," in shown  # the other crop
+    path = corpus.image_path("crops/glioma_p001_table0.webp")
+    drawing = base64.b64decode(markup.data_uri(path).removeprefix("data:image/svg+xml;base64,"))
+    assert b"image can&#x27;t be shown" in drawing
+    assert markup.data_uri(folder / "pages" / "none.webp").startswith("data:image/svg+xml")
+
+
+def test_a_truncated_crop_has_a_placeholder(folder: Path) -> None:
+    path = folder / "crops" / "glioma_p001_table0.webp"
+    path.write_bytes(path.read_bytes()[:-20])
+    uri, width, height = markup.thumbnail(path, 120)
+    assert uri.startswith("data:image/svg+xml") and (width, height) == (120, 80)
 
 
 # --- digests are read once -------------------------------------------------------------------------------------------

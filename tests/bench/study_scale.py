@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import shutil
 import sys
 import tempfile
 from dataclasses import replace
@@ -46,10 +47,12 @@ def study_scale(out: Path, demo: Corpus) -> Corpus:
             row = json.loads(line)
             if chunk := by_md5.get(row["chunk_md5"]):
                 triples += [Triple(*t, chunk.id, chunk.page_id, "study") for t in row["triples"]]
-    crops = [
-        replace(crop, id=f"v{i:03d}", page_id=pages[i].id, image="")
-        for i, crop in enumerate(islice(cycle(demo.crops.values()), CROPS))
-    ]
+    crops = []
+    images = out.parent / "images"
+    (images / "crops").mkdir(parents=True)
+    for i, crop in enumerate(islice(cycle(demo.crops.values()), CROPS)):
+        crops.append(replace(crop, id=f"v{i:03d}", page_id=pages[i].id, image=f"crops/v{i:03d}.webp"))
+        shutil.copy(demo.image_path(crop.image), images / crops[i].image)
     document = Document("study", "study scale", "-", PAGES, "0" * 64)
     save_corpus(
         out,
@@ -60,6 +63,7 @@ def study_scale(out: Path, demo: Corpus) -> Corpus:
         chunks=chunks,
         crops=crops,
         triples=triples,
+        images=images,
     )
     return open_corpus(out)
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from rag.corpus import Corpus
+from rag.corpus import Corpus, image_size, open_image
+from rag.errors import CorpusError
 from rag.types import Branch, Page, Prompt, Segment
 
 BRANCH_OF_TAG: dict[str, Branch] = {"T": "text", "G": "graph", "V": "visual"}
@@ -225,23 +226,47 @@ def shares(segments: Sequence[Segment], tokens: Sequence[int]) -> tuple[Share, .
     return tuple(Share(kind, label, count) for (kind, label), count in totals.items())
 
 
+NO_PICTURE = "image can't be shown"
+_PLACEHOLDER_SIZE = (240, 80)
+
+
 def data_uri(path: Path) -> str:
-    """A corpus image (webp) as a data URI: no folder of the machine has to be opened to browsers for it."""
-    return "data:image/webp;base64," + base64.b64encode(path.read_bytes()).decode("ascii")
+    """A corpus image (webp) as a data URI: no folder of the machine has to be opened to browsers for it. One that
+    can't be read or has too many pixels for a browser too gives a placeholder that says so."""
+    try:
+        image_size(path)
+        content = path.read_bytes()
+    except (CorpusError, OSError):
+        return _placeholder(*_PLACEHOLDER_SIZE)
+    return "data:image/webp;base64," + base64.b64encode(content).decode("ascii")
 
 
 @lru_cache(maxsize=512)
 def thumbnail(path: Path, width: int) -> tuple[str, int, int]:
     """A crop scaled down to ``width`` pixels at most, as data URI with its size; the file on disk never changes
-    while it is open.
+    while it is open. One that can't be shown gives a placeholder that says so: the answer does not depend on it.
 
     Returns:
         URI, width, height in pixels.
     """
-    with Image.open(path) as opened:
-        image = opened.convert("RGB")
+    try:
+        image = open_image(path)
+    except CorpusError:
+        across, down = _PLACEHOLDER_SIZE
+        size = min(width, across), down
+        return _placeholder(*size), *size
     # Reduced by a whole factor first, and packed with little effort: five of these are on the way to an answer.
     image.thumbnail((width, image.height), Image.Resampling.LANCZOS, reducing_gap=2.0)
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", quality=80, method=1)
     return "data:image/webp;base64," + base64.b64encode(buffer.getvalue()).decode("ascii"), image.width, image.height
+
+
+def _placeholder(width: int, height: int) -> str:
+    """A picture of the words ``NO_PICTURE``, as data URI."""
+    drawing = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 240 80">'
+        '<rect width="240" height="80" fill="#eee"/><text x="120" y="45" text-anchor="middle" fill="#333"'
+        f' font-family="sans-serif" font-size="15">{esc(NO_PICTURE)}</text></svg>'
+    )
+    return "data:image/svg+xml;base64," + base64.b64encode(drawing.encode()).decode("ascii")
