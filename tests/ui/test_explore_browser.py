@@ -179,10 +179,11 @@ def test_preset_and_switches_always_agree(visit: Visit) -> None:
 def test_reset_brings_the_defaults_back(visit: Visit) -> None:
     number("#text-k", 9)(visit.page)
     radio("#text-ranker", "dense")(visit.page)
+    radio("#payload", "pixels")(visit.page)
     visit.page.click("#reset")
     expect(visit.page.locator("#text-k input[type=number]")).to_have_value("3")
     system = visit.ask(TEXT_QUESTION)["system"]
-    assert (system["text_k"], system["text_ranker"]) == (3, "hybrid")
+    assert (system["text_k"], system["text_ranker"], system["payload"]) == (3, "hybrid", "auto")
 
 
 def test_a_branch_that_is_off_says_so_in_its_column(visit: Visit) -> None:

@@ -211,21 +211,20 @@ def test_a_key_is_used_and_found_nowhere_afterwards(browser: Browser, demo_folde
 
 def test_two_sessions_ask_at_once_each_with_its_own_key(browser: Browser, demo_folder: Path, tmp_path: Path) -> None:
     """Both requests are at the provider at the same time before either is answered."""
-    keys, gates = ("first-key-abcdef", "second-key-abcdef"), {}
+    gates = {key: Gate() for key in ("first-key-abcdef", "second-key-abcdef")}
 
     def reply(request: Request) -> Reply:
         owner = request.headers["authorization"].removeprefix("Bearer ")
-        gates[owner] = gate = Gate()
         said = openai.pieces(openai.text(f"for {owner[:5]} [T1]"), openai.end(), openai.usage(100, 5))
-        return stream(*said, openai.DONE, before=(gate,))
+        return stream(*said, openai.DONE, before=(gates[owner],))
 
     with (
         ScriptedServer(reply) as provider,
         app_with(demo_folder, tmp_path, endpoint("Scripted", f"{provider.url}/v1", KEYED)) as (server, _),
         ExitStack() as windows,
     ):
-        visits = [windows.enter_context(visiting(browser, server.url)).open() for _ in keys]
-        for window, key in zip(visits, keys, strict=True):
+        visits = [windows.enter_context(visiting(browser, server.url)).open() for _ in gates]
+        for window, key in zip(visits, gates, strict=True):
             choose(window.page, "Scripted")
             enter_key(window.page, key)
         for window in visits:
@@ -233,20 +232,12 @@ def test_two_sessions_ask_at_once_each_with_its_own_key(browser: Browser, demo_f
             window.page.press("#question textarea", "Enter")
         for window in visits:
             window.page.wait_for_selector("#stop:visible")
-        _wait_until(visits[0].page, lambda: len(gates) == 2)
+        assert all(gate.reached.wait(20) for gate in gates.values())
         for gate in gates.values():
-            assert gate.reached.wait(20)
             gate.opened.set()
-        for window, key in zip(visits, keys, strict=True):
+        for window, key in zip(visits, gates, strict=True):
             expect(window.page.locator("#answer [data-state=answered]")).to_contain_text(f"for {key[:5]}")
-        assert {r.headers["authorization"] for r in provider.requests} == {f"Bearer {key}" for key in keys}
-
-
-def _wait_until(page: Page, holds: object) -> None:
-    """Let the browser go on until ``holds()``; gives up after its own patience."""
-    assert callable(holds)
-    page.expose_function("holds", holds)
-    page.wait_for_function("async () => await window.holds()")
+        assert {r.headers["authorization"] for r in provider.requests} == {f"Bearer {key}" for key in gates}
 
 
 def test_a_stolen_session_name_opens_nothing(browser: Browser, demo_folder: Path, tmp_path: Path) -> None:
