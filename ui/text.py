@@ -18,7 +18,7 @@ SWITCHES: dict[Branch, str] = {"graph": "Knowledge graph", "visual": "Figures & 
 
 SWITCH_NOTES: dict[Branch, str] = {
     "graph": "facts of the retrieved pages",
-    "visual": "by caption, read-off text, CLIP",
+    "visual": "by caption and read-off text",
 }
 
 EMPTY = (

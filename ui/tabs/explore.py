@@ -105,8 +105,9 @@ def _agree(controls: Mapping[str, gr.components.Component], quiet: Mapping[str, 
     controls["preset"].input(None, controls["preset"], switches, js=SWITCHES_OF_PRESET, **quiet)
     for switch in switches:
         switch.input(None, switches, controls["preset"], js=PRESET_OF_SWITCHES, **quiet)
-    tuned = [controls[name] for name in SETTINGS]
-    defaults = json.dumps([getattr(DEFAULT, name) for name in SETTINGS])
+    knobs = ("payload", *SETTINGS)
+    tuned = [controls[name] for name in knobs]
+    defaults = json.dumps([getattr(DEFAULT, name) for name in knobs])
     controls["reset"].click(None, None, tuned, js=f"() => {defaults}", **quiet)
 
 
