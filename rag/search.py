@@ -53,8 +53,9 @@ class VectorIndex:
 
         _check_header(file)
         try:
-            index = faiss.read_index(str(file))
-        except (RuntimeError, MemoryError) as error:
+            # Not read_index: faiss takes no path that isn't UTF-8.
+            index = faiss.deserialize_index(np.fromfile(file, dtype=np.uint8))
+        except (OSError, RuntimeError, MemoryError) as error:
             raise CorpusError(f"{file} is no faiss index; {REBUILD}") from error
         if not isinstance(index, faiss.IndexFlat) or index.metric_type != faiss.METRIC_INNER_PRODUCT:
             raise CorpusError(f"{file} is a {type(index).__name__}, not a flat inner-product index; {REBUILD}")
@@ -72,7 +73,7 @@ class VectorIndex:
         """Write the index; the same vectors give the same bytes."""
         import faiss
 
-        faiss.write_index(self._index, str(file))
+        file.write_bytes(faiss.serialize_index(self._index).tobytes())
 
     def add(self, vectors: Vectors) -> None:
         """Append (n, dimension) rows."""

@@ -418,6 +418,12 @@ def test_an_index_with_a_number_that_is_none(folder: Path, value: float) -> None
         open_corpus(folder)
 
 
+def test_a_folder_whose_name_is_not_utf8(folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / os.fsdecode(b"\xff")))
+    assert check_corpus(other) == []
+    assert build_visual_index(open_corpus(other), ColourEncoder()).visual_encoder_ids == ("colour",)
+
+
 def test_an_index_that_promises_more_than_it_holds(folder: Path) -> None:
     content = bytearray((folder / TEXT_INDEX).read_bytes())
     content[8:16] = (2**31).to_bytes(8, "little")
