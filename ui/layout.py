@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import gradio as gr
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from rag.corpus import Corpus
 from rag.generators.access import Access
@@ -18,6 +21,14 @@ from ui.handlers import Handlers
 from ui.keydesk import KeyDesk
 from ui.tabs import about, explore
 from ui.views.about import header
+
+
+def _refuse_upload(request: Request) -> PlainTextResponse:
+    return PlainTextResponse("This page takes no uploads.", status_code=403)
+
+
+NO_UPLOADS = Route("/gradio_api/upload", _refuse_upload, methods=["POST"])
+"""Gradio takes files from anybody, whether a component wants one or not; they would fill the disk."""
 
 
 def serve(corpus: Corpus, settings: Settings, generators: Mapping[str, GeneratorSpec] = GENERATORS) -> None:
@@ -64,5 +75,5 @@ def launch_options(settings: Settings, desk: KeyDesk) -> dict[str, Any]:
         "max_file_size": "50mb",
         # A session keeps its last answer; with the default of 10,000 those of a busy day would fill the memory.
         "state_session_capacity": 500,
-        "app_kwargs": {"routes": [frame.route(), *([desk.route()] if desk.open else [])]},
+        "app_kwargs": {"routes": [frame.route(), NO_UPLOADS, *([desk.route()] if desk.open else [])]},
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -524,6 +525,16 @@ def test_torch_is_not_loaded_by_the_page_and_its_first_answer(visit: Visit, app:
     visit.ask(TEXT_QUESTION)
     loaded = Path(f"/proc/{app.process.pid}/maps").read_text()
     assert "onnxruntime" in loaded and "libtorch" not in loaded
+
+
+def test_nobody_can_leave_a_file_here(app: Server) -> None:
+    body = b'--x\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\nhello\r\n--x--\r\n'
+    request = urllib.request.Request(
+        f"{app.url}/gradio_api/upload", data=body, headers={"Content-Type": "multipart/form-data; boundary=x"}
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request)
+    assert refused.value.code == 403
 
 
 def test_the_graph_follows_the_theme(visit: Visit) -> None:
