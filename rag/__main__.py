@@ -1,7 +1,7 @@
 """The command line: ``python -m rag ask|ingest|corpus|bench``.
 
 ``--json`` prints one JSON document on standard output and nothing else there; progress and errors go to standard error. Exit status:
-0, 1 for a failure that names its cause, 2 for wrong usage.
+0, 1 for a failure that names its cause, 2 for wrong usage, 130 and 143 when stopped (Ctrl-C, SIGTERM).
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 from rag import __version__
 from rag.errors import FuseboxError, UsageError
@@ -104,13 +106,24 @@ def run_ask(args: argparse.Namespace) -> int:
     return 0
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: like Ctrl-C, so that workers end and temporary folders go."""
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminated
+
+
 def run_ingest(args: argparse.Namespace) -> int:
     """Build a corpus."""
     from rag.encoders import text_encoder
     from rag.ingest.build import ingest
 
-    if args.limit is not None and args.limit < 1:
-        raise UsageError(f"--limit is {args.limit}; it must be at least 1.")
+    for option in ("limit", "workers"):
+        value = getattr(args, option)
+        if value is not None and value < 1:
+            raise UsageError(f"--{option} is {value}; it must be at least 1.")
+    signal.signal(signal.SIGTERM, _terminate)
     report = ingest(
         args.sources,
         args.out,
@@ -193,9 +206,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FuseboxError as error:
         print(error, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("Stopped.", file=sys.stderr)
-        return 130
+        return 143 if isinstance(error, _Terminated) else 130
     except BrokenPipeError:  # whoever read the output, `head` say, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -7,17 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import multiprocessing
+import multiprocessing.connection
 import os
 import re
+import shutil
+import signal
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
@@ -114,16 +120,16 @@ def ingest(
         text encoder of the index; by default the embedded one. progress: told a line at every step.
 
     Raises:
-        UsageError: a source does not exist or is of no known kind.
+        UsageError: a source does not exist or is of no known kind; ``out`` can't be written.
         DocumentError: nothing could be read from any source; gives the reasons.
         CorpusError: ``out`` is taken.
     """
-    out = Path(out)
-    check_target(out, overwrite)
-    found = _files(sources, kind)
-    report = Report(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.stage.", dir=out.parent) as folder:
+    if workers is not None and workers < 1:
+        raise UsageError(f"{workers} workers can't read anything; give at least 1.")
+    report = Report(Path(out))
+    found = _files(sources, kind, report)
+    out, staging = _stage_for(Path(out), overwrite)
+    with staging as folder:
         stage = Path(folder)
         reader = _Reader(stage, report, progress, limit, workers or min(2, os.cpu_count() or 1))
         documents = reader.read(found)
@@ -137,7 +143,7 @@ def ingest(
         tables = {table: files.read_table(stage, table) for table in files.TABLES}
         save_corpus(
             out,
-            name=name or out.resolve().name,
+            name=name or out.name,
             kind="+".join(sorted({kind for _, kind in found})),
             documents=documents,
             images=stage,
@@ -149,27 +155,78 @@ def ingest(
     return report
 
 
+def _stage_for(given: Path, overwrite: bool) -> tuple[Path, tempfile.TemporaryDirectory[str]]:
+    """``out`` in full and a new folder beside it to work in. What fails here would else fail after all the work."""
+    try:
+        out = given.resolve()
+        check_target(out, overwrite)
+        if out.is_mount():
+            raise UsageError(f"{given} is a mount point and can't be replaced; give a folder inside it with --out.")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        _sweep(out)
+        return out, tempfile.TemporaryDirectory(prefix=f".{out.name}.stage.{os.getpid()}.", dir=out.parent)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise UsageError(f"{given} lies under a file, not a folder; give another folder with --out.") from error
+    except (OSError, RuntimeError, ValueError) as error:  # resolve: RuntimeError for a loop of links
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{_shortened(str(given))} can't be written ({reason}); give another with --out.") from error
+
+
+def _shortened(text: str, length: int = 100) -> str:
+    return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+def _sweep(out: Path) -> None:
+    """Remove the stage folders that runs left behind which were killed."""
+    pattern = re.compile(rf"\.{re.escape(out.name)}\.stage\.(\d+)\.\w+")
+    for folder in out.parent.iterdir():
+        stage = pattern.fullmatch(folder.name)
+        if stage and not _runs(int(stage[1])):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another person's
+        return True
+    return True
+
+
 # --- sources ---------------------------------------------------------------------------------------------------------
 
 
-def _files(sources: Sequence[Path | str], kind: Kind) -> list[tuple[Path, str]]:
-    """(file, kind) of every source, folders opened, in order."""
-    found: dict[Path, str] = {}
+def _files(sources: Sequence[Path | str], kind: Kind, report: Report) -> list[tuple[Path, str]]:
+    """(file, kind) of every source, folders opened, in order, each file once."""
+    found: dict[Path, tuple[Path, str]] = {}
     for source in map(Path, sources):
+        for file, file_kind in _opened_source(source, kind):
+            if file.resolve() in found:
+                report.notes.append(f"{file.name} was given twice and taken once.")
+            else:
+                found[file.resolve()] = file, file_kind
+    return list(found.values())
+
+
+def _opened_source(source: Path, kind: Kind) -> list[tuple[Path, str]]:
+    try:
         if not source.exists():
             raise UsageError(f"{source} does not exist; check the path.")
-        if source.is_dir():
-            inside = [file for file in sorted(source.iterdir()) if file.is_file() and _kind(file, "auto")]
-            inside = [file for file in inside if kind in ("auto", _kind(file, "auto"))]
-            if not inside:
-                raise UsageError(f"The folder {source} holds no PDF and no JSON-lines file.")
-            found |= {file: str(_kind(file, "auto")) for file in inside}
-            continue
+        inside = sorted(source.iterdir()) if source.is_dir() else None
+    except OSError as error:
+        raise UsageError(f"{_shortened(str(source))} can't be read ({error.strerror}); check the path.") from error
+    if inside is None:
         file_kind = _kind(source, kind)
         if file_kind is None:
             raise UsageError(f"{source.name} is no PDF and no JSON-lines file; say what it is with --kind.")
-        found[source] = file_kind
-    return list(found.items())
+        return [(source, file_kind)]
+    kinds = [(file, _kind(file, "auto")) for file in inside if file.is_file()]
+    taken = [(file, k) for file, k in kinds if k is not None and kind in ("auto", k)]
+    if not taken:
+        raise UsageError(f"The folder {source} holds no PDF and no JSON-lines file.")
+    return taken
 
 
 def _kind(file: Path, kind: Kind) -> str | None:
@@ -196,12 +253,31 @@ def read_descriptions(folder: Path) -> dict[str, dict[str, str]]:
         return {}
     try:
         rows = json.loads(file.read_text(encoding="utf-8"))
-        return {row["file"]: {k: str(v) for k, v in row.items() if k in _DESCRIBED} for row in rows}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UsageError(f'{file} must be a JSON list of objects with a "file" each; mend or delete it.') from error
+        return {row["file"]: {k: _described(v) for k, v in row.items() if k in _DESCRIBED} for row in rows}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise UsageError(
+            f'{file} must be a JSON list of objects with a "file" each and texts or numbers as {", ".join(_DESCRIBED)}; '
+            "mend or delete it."
+        ) from error
 
 
-_DESCRIBED = frozenset({"title", "authors", "year", "licence", "copyright", "source"})
+def _described(value: object) -> str:
+    """A text or number as a text, null as none; other values are a ValueError."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("not a number")
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError("neither text nor number")
+    return _clean(str(value))
+
+
+def _clean(text: str) -> str:
+    """On one line, and without lone surrogates, which can't be written as UTF-8."""
+    return fold_whitespace(text.encode("utf-8", "replace").decode("utf-8"))
+
+
+_DESCRIBED = ("title", "authors", "year", "licence", "copyright", "source")
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -244,7 +320,6 @@ class _Reader:
 
     def _refuse(self, reason: str) -> None:
         self._report.refused.append(reason)
-        self._progress(f"left out: {reason}")
 
     def _add(self, rows: _Rows) -> None:
         for table, items in (
@@ -266,9 +341,10 @@ class _Reader:
                 self._refuse(f"{file.name}: the source {record.source!r} is in another file too.")
                 continue
             digest = hashlib.sha256(record.text.encode()).hexdigest()
-            documents[record.source] = Document(record.source, Path(record.source).stem, file.name, 1, digest)
+            documents[record.source] = Document(record.source, Path(record.source).stem, _clean(file.name), 1, digest)
             page = Page(record.source, record.source, 1, 0.0, 0.0, "")
-            self._add(_Rows(page, chunks=tuple(_chunks(page.id, record.text, ()))))
+            chunks = tuple(_chunks(page.id, record.text, ()))
+            self._add(_Rows(page, chunks=chunks, note="" if chunks else "The text is empty."))
             self._left -= 1
             if self._report.counts["pages"] % 1000 == 0:
                 self._progress(f"read {self._report.counts['pages']:,} documents")
@@ -284,9 +360,11 @@ class _Reader:
             return []
         with open_pdf(file) as pdf:
             pages = min(pdf.page_count, self._left)
-            title = fold_whitespace(str((pdf.metadata or {}).get("title") or ""))
+            title = _clean(str((pdf.metadata or {}).get("title") or ""))
         described = {"title": title, **read_descriptions(file.parent).get(file.name, {})}
-        documents[name] = Document(id=name, file=file.name, pages=pages, sha256=files.sha256_of(file), **described)
+        documents[name] = Document(
+            id=name, file=_clean(file.name), pages=pages, sha256=files.sha256_of(file), **described
+        )
         self._left -= pages
         return [
             _Task(str(file), name, tuple(range(start, min(start + PAGES_PER_TASK, pages))), str(self._stage))
@@ -295,22 +373,25 @@ class _Reader:
 
     def _read_pages(self, tasks: Sequence[_Task]) -> None:
         total = sum(len(task.pages) for task in tasks)
-        for done, result in enumerate(_in_processes(tasks, self._workers), start=1):
-            if isinstance(result, str):
-                self._refuse(result)
-            else:
-                self._add(result)
-            if done % 10 == 0 or done == total:
-                self._progress(f"read {done:,} of {total:,} pages")
+        with closing(_in_processes(tasks, self._workers)) as results:
+            for done, result in enumerate(results, start=1):
+                if isinstance(result, str):
+                    self._refuse(result)
+                else:
+                    self._add(result)
+                if done % 10 == 0 or done == total:
+                    self._progress(f"read {done:,} of {total:,} pages")
 
 
-def _in_processes(tasks: Sequence[_Task], workers: int, read: _Read | None = None) -> Iterator[_Rows | str]:
+def _in_processes(
+    tasks: Sequence[_Task], workers: int, read: _Read | None = None
+) -> Generator[_Rows | str, None, None]:
     """The pages of all tasks in order, read by worker processes. A page that kills its worker is tried once more
     alone, and then left out."""
     read = read or _read_task
     pending = list(tasks)
     while pending:
-        with ProcessPoolExecutor(workers, mp_context=_SPAWN) as pool:
+        with _pool(workers) as pool:
             done = 0
             try:
                 for results in _ahead(pool, read, pending, 2 * workers):
@@ -321,6 +402,20 @@ def _in_processes(tasks: Sequence[_Task], workers: int, read: _Read | None = Non
         pending = pending[done:]
         if pending:
             yield from _one_by_one(pending.pop(0), read)
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Worker processes that end with this block, however it is left, and with this process."""
+    lifeline, end = _SPAWN.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(workers, mp_context=_SPAWN, initializer=_watch, initargs=(lifeline,))
+    try:
+        yield pool
+        pool.shutdown()
+    finally:
+        end.close()
+        pool.shutdown(cancel_futures=True)
+        lifeline.close()
 
 
 def _ahead(pool: ProcessPoolExecutor, read: _Read, tasks: Iterable[_Task], ahead: int) -> Iterator[list[_Rows | str]]:
@@ -335,7 +430,7 @@ def _ahead(pool: ProcessPoolExecutor, read: _Read, tasks: Iterable[_Task], ahead
 def _one_by_one(task: _Task, read: _Read) -> Iterator[_Rows | str]:
     for number in task.pages:
         single = _Task(task.path, task.document, (number,), task.images)
-        with ProcessPoolExecutor(1, mp_context=_SPAWN) as pool:
+        with _pool(1) as pool:
             try:
                 yield from pool.submit(read, single).result()
             except BrokenProcessPool:
@@ -353,19 +448,32 @@ def _opened(path: str) -> tuple[pymupdf.Document, frozenset[str]]:
     return pdf, document_vocabulary(pdf)
 
 
+def _watch(lifeline: Connection) -> None:
+    """End this worker as soon as the other end of `lifeline` is closed: the run has been stopped, or its process is
+    gone. A thread waits for it, as the worker itself may be busy or waiting for work."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the run says what is to be done
+
+    def wait_for_the_end() -> None:
+        multiprocessing.connection.wait([lifeline])
+        os._exit(1)
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
+
+
 def _read_task(task: _Task) -> list[_Rows | str]:
-    from rag.ingest.pdf import read_page
+    """What the pages add, or why they don't; every fault becomes a sentence, as not every error can be sent home."""
+    from rag.ingest.pdf import MUPDF_ERRORS, load_page, read_page
 
     results: list[_Rows | str] = []
-    pdf, vocabulary = _opened(task.path)
     for number in task.pages:
         try:
-            page = pdf[number]
+            pdf, vocabulary = _opened(task.path)
+            page = load_page(pdf, number, task.document)
             content = read_page(page, task.document, vocabulary)
             results.append(_rows(page, content, Path(task.images)))
         except DocumentError as error:
             results.append(str(error))
-        except _PAGE_FAULTS as error:
+        except (*_PAGE_FAULTS, *MUPDF_ERRORS) as error:
             fault = f"{type(error).__name__}: {error}"
             results.append(f"page {number + 1} of {task.document} is damaged and was left out ({fault}).")
     return results

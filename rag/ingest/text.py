@@ -49,25 +49,27 @@ def read_records(path: Path, refuse: Callable[[DocumentError], None] = _raise) -
         yield record
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(number from 1, line) of a UTF-8 text file, gzipped or not; blank lines are passed over.
+def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """(number from 1, line) of a file, gzipped or not; blank lines are passed over.
 
     Raises:
         DocumentError: the file can't be read; names it and the last good line.
     """
     number = 0
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     yield number, line
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DocumentError(f"{path.name} can't be read as UTF-8 text after line {number} ({error}).") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DocumentError(f"{path.name} can't be read after line {number} ({error}).") from error
 
 
-def _record(line: str, where: str) -> TextRecord:
+def _record(line: bytes, where: str) -> TextRecord:
     try:
-        value = json.loads(line)
+        value = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise DocumentError(f"{where}: it is not UTF-8 ({error.reason}).") from error
     except (ValueError, RecursionError) as error:
         raise DocumentError(f"{where}: it is not JSON ({error}).") from error
     if not isinstance(value, dict):

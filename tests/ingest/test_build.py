@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,7 @@ def test_a_bad_file_is_named_and_the_rest_goes_in(built: tuple[Path, Report, lis
     assert "gamma.pdf is not a PDF" in report.refused[0]
     assert "left out: gamma.pdf is not a PDF" in report.summary()
     assert "read 6 of 6 pages" in lines
+    assert not any("left out" in line for line in lines)  # the summary says it
 
 
 def test_images_have_the_resolution_promised(built: tuple[Path, Report, list[str]]) -> None:
@@ -152,6 +155,35 @@ def test_two_files_of_one_name(tmp_path: Path, no_triples: Path) -> None:
     report = ingest([tmp_path / "a" / "same.pdf", tmp_path / "b"], tmp_path / "out", triples_file=no_triples)
     assert report.counts["documents"] == 1
     assert "another document is called 'same'" in report.refused[0]
+
+
+def test_one_file_given_twice_is_taken_once(tmp_path: Path, no_triples: Path) -> None:
+    file = make_pdf(tmp_path / "same.pdf", 1)
+    (tmp_path / "a").mkdir()
+    again = tmp_path / "a" / ".." / "same.pdf"
+    report = ingest([file, again], tmp_path / "out", triples_file=no_triples)
+    assert (report.counts["documents"], report.refused) == (1, [])
+    assert report.notes == ["same.pdf was given twice and taken once."]
+
+
+def test_damaged_pages_are_left_out_by_name_and_the_rest_goes_in(tmp_path: Path, no_triples: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    # A page tree that holds itself, and a page that saves the graphics state more often than MuPDF allows.
+    (folder / "loop.pdf").write_bytes(
+        b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+        b"2 0 obj<</Type/Pages/Kids[2 0 R 3 0 R]/Count 2>>endobj\n"
+        b"3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]>>endobj\ntrailer<</Root 1 0 R>>\n%%EOF"
+    )
+    with pymupdf.open(make_pdf(folder / "sound.pdf", 2)) as pdf:
+        for xref in pdf[0].get_contents()[:1]:
+            pdf.update_stream(xref, b"q " * 2_000_000)
+        pdf.save(folder / "deep.pdf")
+    report = ingest([folder], tmp_path / "out", triples_file=no_triples)
+    assert {"deep_p002", "sound_p001", "sound_p002"} <= set(open_corpus(tmp_path / "out").pages)
+    for page in ("page 1 of loop", "page 2 of loop", "page 1 of deep"):
+        assert any(reason.startswith(f"{page} is damaged and was left out") for reason in report.refused), page
+    assert check_corpus(tmp_path / "out") == []
 
 
 # --- text ------------------------------------------------------------------------------------------------------------
@@ -243,6 +275,71 @@ def test_hard_pdfs_are_named_in_the_report(tmp_path: Path, no_triples: Path) -> 
     assert any("pikepdf-graph-encrypted.pdf is encrypted" in reason for reason in report.refused)
     for scanned in ("pikepdf-congress", "pikepdf-jbig2"):
         assert any(scanned in line and "OCR" in line for line in [*report.notes, *report.refused])
+
+
+@pytest.mark.parametrize(
+    ("out", "says"),
+    [
+        ("file/x", "lies under a file"),
+        ("file/x/y", "lies under a file"),
+        ("a" * 250, "too long"),
+        ("a" * 5000, "too long"),
+        ("\0", "null byte"),
+        ("/proc/x", "can't be written"),
+    ],
+)
+def test_an_out_that_can_not_be_written_is_refused_at_once(tmp_path: Path, out: str, says: str) -> None:
+    (tmp_path / "file").write_text("x")
+    source = write_records(tmp_path / "docs.jsonl", ("a.txt", "Alpha"))
+    lines: list[str] = []
+    with pytest.raises((UsageError, CorpusError), match=says) as caught:
+        ingest([source], tmp_path / out, progress=lines.append)
+    assert "--out" in str(caught.value) and lines == []
+
+
+def test_the_working_folder_itself_can_be_the_corpus(
+    tmp_path: Path, no_triples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_records(tmp_path / "docs.jsonl", ("a.txt", "Alpha"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    ingest([source], ".", triples_file=no_triples)
+    assert open_corpus(tmp_path / "here").manifest.name == "here"
+
+
+def test_at_least_one_worker(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="at least 1"):
+        ingest([make_pdf(tmp_path / "a.pdf", 1)], tmp_path / "out", workers=0)
+
+
+def test_stage_folders_of_dead_processes_are_swept(tmp_path: Path, no_triples: Path) -> None:
+    source = write_records(tmp_path / "docs.jsonl", ("a.txt", "Alpha"))
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    dead, alive, other = (f".{name}.stage.{pid}.abc" for name, pid in
+                          (("out", gone.pid), ("out", os.getppid()), ("another", gone.pid)))  # fmt: skip
+    for name in (dead, alive, other):
+        (tmp_path / name / "pages").mkdir(parents=True)
+    ingest([source], tmp_path / "out", triples_file=no_triples)
+    assert {file.name for file in tmp_path.iterdir()} == {"docs.jsonl", "out", alive, other}
+
+
+# --- descriptions ----------------------------------------------------------------------------------------------------
+
+
+def test_descriptions_are_texts(tmp_path: Path) -> None:
+    rows = [{"file": "a.pdf", "title": "A\ud800\nB", "year": 2020, "licence": None, "pages": [1]}]
+    (tmp_path / "documents.json").write_text(json.dumps(rows))
+    assert build.read_descriptions(tmp_path) == {"a.pdf": {"title": "A? B", "year": "2020", "licence": ""}}
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, "{", '{"file": 1}', *(f'[{{"file": "a", "title": {v}}}]' for v in ("{}", "[]", "true", "NaN"))]
+)  # fmt: skip
+def test_damaged_descriptions_are_wrong_usage(tmp_path: Path, content: str) -> None:
+    (tmp_path / "documents.json").write_text(content)
+    with pytest.raises(UsageError, match=r"documents\.json must be"):
+        build.read_descriptions(tmp_path)
 
 
 # --- workers ---------------------------------------------------------------------------------------------------------

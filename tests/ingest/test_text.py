@@ -50,11 +50,21 @@ def test_a_lone_surrogate_becomes_a_question_mark(tmp_path: Path) -> None:
     assert [record.text for record in read_records(file)] == ["x?y"]
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"no gzip", gzip.compress(GOOD.encode())[:-12]])
+def test_a_byte_that_is_not_utf_8_costs_its_line_alone(tmp_path: Path) -> None:
+    file = tmp_path / "docs.jsonl"
+    file.write_bytes(
+        b'{"source": "a", "text": "A"}\n{"source": "b", "text": "caf\xe9"}\n{"source": "c", "text": "C"}\n'
+    )
+    refused: list[DocumentError] = []
+    assert [record.source for record in read_records(file, refused.append)] == ["a", "c"]
+    assert [str(error) for error in refused] == ["docs.jsonl, line 2: it is not UTF-8 (invalid continuation byte)."]
+
+
+@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(GOOD.encode())[:-12]])
 def test_a_file_that_can_not_be_read_is_named(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / ("docs.jsonl" if content[:1] == b"\xff" else "docs.jsonl.gz")
+    file = tmp_path / "docs.jsonl.gz"
     file.write_bytes(content)
-    with pytest.raises(DocumentError, match=rf"{file.name} can't be read as UTF-8 text"):
+    with pytest.raises(DocumentError, match=rf"{file.name} can't be read"):
         list(read_records(file))
     with pytest.raises(DocumentError, match=r"gone\.jsonl"):
         list(read_records(tmp_path / "gone.jsonl"))
