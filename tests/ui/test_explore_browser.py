@@ -101,6 +101,7 @@ def number(group: str, value: int) -> Callable[[Page], None]:
         box = page.locator(f"{group} input[type=number]")
         box.fill(str(value))
         box.press("Tab")
+        expect(page.locator(f"{group} input[type=range]")).to_have_value(str(value))
 
     return settings(fill)
 
