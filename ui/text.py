@@ -161,3 +161,5 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
 }
 """Corpus name -> examples, one or two per question type. Each is in ``assets/questions``."""
+
+UNCITED = "This answer cites none of the evidence, so nothing here shows where it comes from."

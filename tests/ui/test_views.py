@@ -18,6 +18,7 @@ from rag.corpus import Corpus
 from rag.generators.registry import GENERATORS
 from rag.types import Citation, Estimate, Evidence, Fused, Hit, PromptImage, Segment, Trace, Usage
 from tests.ui.traces import QUESTION, trace
+from ui import text as words
 from ui.views import about, answer, chunks, counters, crops, generators, graph, marks, markup, page, prompt
 
 EXTRACTIVE = GENERATORS["extractive"]
@@ -191,6 +192,13 @@ def test_chips_replace_tags_and_invented_ones_are_marked() -> None:
     visible = "".join(Shape(document).text)
     assert visible == "A T1G2; b V9 invented."
     assert list(re.findall(r'class="fb-tag (\w+)"', document)) == ["text", "graph", "invented"]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"), [("37 patients [T1]", False), ("37 patients", True), ("37 patients [T9]", True)]
+)
+def test_an_answer_without_a_citation_says_so(small: Corpus, said: str, told: bool) -> None:
+    assert (words.UNCITED in answer.render(trace(small, said), "Reader", False)) is told
 
 
 def test_brackets_that_are_no_tags_stay() -> None:

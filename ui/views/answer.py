@@ -92,6 +92,12 @@ def _said(trace: Trace) -> str:
     return f'<p class="fb-answer" dir="auto">{with_chips(text, trace.citations)}</p>' if text.strip() else ""
 
 
+def _answered(trace: Trace) -> str:
+    if any(citation.item_id for citation in trace.citations):
+        return _said(trace)
+    return f'{_said(trace)}<p class="fb-hint">{esc(words.UNCITED)}</p>'
+
+
 _WAIT = '<p class="fb-answer"><span class="fb-caret"></span></p>'
 
 
@@ -140,6 +146,7 @@ def _error(message: str) -> str:
 
 
 _BODIES = {
+    "answered": _answered,
     "reading": _reading,
     "streaming": _streaming,
     "abstained": _abstained,

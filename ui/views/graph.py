@@ -176,7 +176,7 @@ def _dropped(found: GraphEvidence, corpus: Corpus) -> str:
     )
     listed = found.rejected[:MAX_LISTED_DROPPED]
     rows = "".join(
-        f"<tr><td>{_fact(r.fact, corpus)}</td><td class=fb-why>{esc(r.reason)}</td><td>{_place(r.fact, corpus)}</td></tr>"
+        f"<tr><td>{_fact(r.fact, corpus)}</td><td class=fb-dropwhy>{esc(r.reason)}</td><td>{_place(r.fact, corpus)}</td></tr>"
         for r in listed
     )
     more = f'<p class="fb-hint">{len(listed)} of {total:,} are listed.</p>' if len(listed) < total else ""
