@@ -559,7 +559,7 @@ def test_the_trace_is_offered_once_it_is_whole(small: Corpus) -> None:
 
 def test_about_names_licences_encoders_and_what_is_missing(small: Corpus) -> None:
     document = about.render(small, GENERATORS.values())
-    for words in (
+    for part in (
         "CC0-1.0",
         "all-MiniLM-L6-v2-int8",
         "The CLIP ranker is missing",
@@ -571,7 +571,7 @@ def test_about_names_licences_encoders_and_what_is_missing(small: Corpus) -> Non
         "85 tokens and 170 for each 512 px tile",
         "--add-clip",
     ):
-        assert words in document
+        assert part in document
     assert 'data-document="glioma"' in document
 
 
