@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 
 # PDFs made by TeX write an accented letter as "M \u0308uller": the accent, with or without a blank, stays in the word.
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+(?: ?[\u0300-\u036f]+[^\W\d_]*)*(?:\d+[^\W_]*)?|[^\W_]+")
@@ -113,6 +114,7 @@ class Token:
         return self.text[0].isdigit()
 
 
+@lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """A light stem: lower case, one inflection off, a final "e" or doubled consonant off. Numbers lose their commas."""
     word = word.lower()
