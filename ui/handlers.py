@@ -202,7 +202,9 @@ class Handlers:
 
 
 def _busy() -> dict[str, Any]:
-    return {"answer": answer.reading(), "ask": gr.update(visible=False), "stop": gr.update(visible=True)}
+    # Stop is made usable again too: the answer to a press on it may come after the stopped question's own last update.
+    stop = gr.update(visible=True, value=words.STOP, interactive=True)
+    return {"answer": answer.reading(), "ask": gr.update(visible=False), "stop": stop}
 
 
 def _idle() -> dict[str, Any]:

@@ -98,10 +98,16 @@ def settings(act: Callable[[Page], None]) -> Callable[[Page], None]:
 
 def number(group: str, value: int) -> Callable[[Page], None]:
     def fill(page: Page) -> None:
-        box = page.locator(f"{group} input[type=number]")
-        box.fill(str(value))
-        box.press("Tab")
-        expect(page.locator(f"{group} input[type=range]")).to_have_value(str(value))
+        box, slider = page.locator(f"{group} input[type=number]"), page.locator(f"{group} input[type=range]")
+        for _ in range(10):  # what is typed while the fold-out is still being built is lost
+            box.fill(str(value))
+            box.press("Tab")
+            try:
+                expect(slider).to_have_value(str(value), timeout=2_000)
+            except AssertionError:
+                continue
+            return
+        expect(slider).to_have_value(str(value))
 
     return settings(fill)
 
