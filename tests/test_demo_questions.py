@@ -44,8 +44,6 @@ def _sources(entry: dict) -> list[str]:
 
 @pytest.fixture(scope="module")
 def corpus() -> Corpus:
-    if not (Path(DEMO_CORPUS) / "manifest.json").is_file():
-        pytest.skip("the demo corpus is not built yet")
     return open_corpus(DEMO_CORPUS)
 
 
