@@ -8,11 +8,12 @@ from __future__ import annotations
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import TypeVar
 
 from rag import branches, gate, prompt
 from rag.corpus import Corpus
@@ -20,7 +21,17 @@ from rag.errors import CorpusError, UsageError
 from rag.generators.access import OPERATOR, Access
 from rag.generators.answer import answer
 from rag.generators.spec import GeneratorSpec
-from rag.types import Prompt, PromptImage, System, Trace
+from rag.types import (
+    Evidence,
+    GateDecision,
+    GraphEvidence,
+    Prompt,
+    PromptImage,
+    System,
+    TextEvidence,
+    Trace,
+    VisualEvidence,
+)
 
 MAX_QUESTION_CHARS = 2_000
 
@@ -65,6 +76,7 @@ def ask(
     corpus: Corpus,
     *,
     exclude: Collection[str] = (),
+    refill: bool = False,
     question_type: str | None = None,
     stopped: Callable[[], bool] = lambda: False,
     access: Access = OPERATOR,
@@ -77,6 +89,7 @@ def ask(
         generator: who answers.
         corpus: an open corpus.
         exclude: item ids (chunk, ``triple:N``, crop) that retrieval may find but the prompt leaves out.
+        refill: the next-ranked items move up into the places of those left out; without it the prompt gets shorter.
         question_type: the type where an evaluation knows it; it then decides what the gate lets through.
         stopped: asked between pieces of the answer and while nothing comes; once true, the request is aborted and the answer ends
             as ``cancelled`` and stays partial.
@@ -95,10 +108,60 @@ def ask(
         generator=generator.name,
         corpus_id=corpus.id,
         excluded=tuple(sorted(set(exclude))),
+        refill=refill and bool(exclude),
+        question_type=question_type,
     )
     watch = _Stopwatch()
-    trace = _retrieve(trace, generator.vision, corpus, question_type, watch)
+    trace = _retrieve(trace, generator.vision, corpus, watch)
     yield trace
+    yield from _generate(trace, generator, corpus, watch, stopped, access)
+
+
+def ask_again(
+    trace: Trace,
+    generator: GeneratorSpec,
+    corpus: Corpus,
+    *,
+    exclude: Collection[str] = (),
+    stopped: Callable[[], bool] = lambda: False,
+    access: Access = OPERATOR,
+) -> Iterator[Trace]:
+    """Answer the question of ``trace`` from the very evidence it holds, without ``exclude``; nothing is retrieved anew, so two
+    answers differ by what was left out and by nothing else.
+
+    Raises:
+        UsageError: an item to leave out that the corpus does not hold.
+        CorpusError: the trace is of another corpus.
+    """
+    if trace.corpus_id != corpus.id:
+        raise CorpusError(f"This trace is of the corpus {trace.corpus_id}, and {corpus.id} is open; open that one.")
+    _check(exclude, trace.question_type, corpus)
+    again = replace(
+        trace,
+        id=uuid.uuid4().hex,
+        created=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        generator=generator.name,
+        evidence=trace.evidence
+        if generator.name == trace.generator
+        else replace(trace.evidence, gate=_delivered(trace, generator, corpus)),
+        excluded=tuple(sorted(set(exclude))),
+        prompt=None,
+        generation=None,
+        citations=(),
+        timings_ms={},
+    )
+    yield from _generate(again, generator, corpus, _Stopwatch(), stopped, access)
+
+
+def _generate(
+    trace: Trace,
+    generator: GeneratorSpec,
+    corpus: Corpus,
+    watch: _Stopwatch,
+    stopped: Callable[[], bool],
+    access: Access,
+) -> Iterator[Trace]:
+    """From the evidence to the answer."""
     sent = prompt.build(trace.question, trace.evidence, corpus, trace.excluded)
     watch.lap("prompt")
     trace = replace(trace, prompt=sent, timings_ms=dict(watch.timings))
@@ -114,8 +177,13 @@ def ask(
 
 def prompt_for(trace: Trace, generator: GeneratorSpec, corpus: Corpus) -> Prompt:
     """The prompt that ``generator`` would get for the question and evidence of ``trace``: the same but for pixels or words."""
-    decision = gate.delivered_to(trace.evidence, trace.system, corpus, vision=generator.vision)
+    decision = _delivered(trace, generator, corpus)
     return prompt.build(trace.question, replace(trace.evidence, gate=decision), corpus, trace.excluded)
+
+
+def _delivered(trace: Trace, generator: GeneratorSpec, corpus: Corpus) -> GateDecision | None:
+    found = _without(trace.evidence, trace.excluded if trace.refill else ())
+    return gate.delivered_to(found, trace.system, corpus, vision=generator.vision)
 
 
 def _check(exclude: Collection[str], question_type: str | None, corpus: Corpus) -> None:
@@ -131,25 +199,76 @@ def _check(exclude: Collection[str], question_type: str | None, corpus: Corpus) 
             )
 
 
-def _retrieve(trace: Trace, vision: bool, corpus: Corpus, question_type: str | None, watch: _Stopwatch) -> Trace:
+_F = TypeVar("_F")
+
+
+def _refilled(
+    find: Callable[[int], _F], items: Callable[[_F], Iterable[str]], wanted: int, left_out: frozenset[str]
+) -> _F:
+    """What ``find`` gives down to the depth at which ``wanted`` items are not left out (or there are no more)."""
+    extra = 0
+    while True:
+        found = find(wanted + extra)
+        gone = sum(item in left_out for item in items(found))
+        if gone <= extra:
+            return found
+        extra = gone
+
+
+def _without(evidence: Evidence, left_out: Collection[str]) -> Evidence:
+    """The evidence as the gate sees it where the next-ranked move up."""
+    text, visual = evidence.text, evidence.visual
+    if text is not None:
+        text = replace(text, hits=tuple(hit for hit in text.hits if hit.item_id not in left_out))
+    if visual is not None:
+        visual = replace(visual, hits=tuple(hit for hit in visual.hits if hit.item_id not in left_out))
+    return replace(evidence, text=text, visual=visual)
+
+
+def _retrieve(trace: Trace, vision: bool, corpus: Corpus, watch: _Stopwatch) -> Trace:
     """The branches and the gate. No branch looks at another's switch; the graph sees the text hits' pages because that is its
     definition (eq. 3)."""
     system, evidence = trace.system, trace.evidence
+    left_out = frozenset(trace.excluded if trace.refill else ())
     query = branches.Query.of(trace.question, corpus)
     watch.lap("encode")
-    text = branches.text(query, corpus, system)
+    text = _refilled(
+        lambda k: branches.text(query, corpus, replace(system, text_k=k)), _hit_items, system.text_k, left_out
+    )
     query = query.on_pages(tuple(dict.fromkeys(corpus.chunks[hit.item_id].page_id for hit in text.hits)))
     evidence = replace(evidence, text=text)
     watch.lap("text")
     if "graph" in system.branches:
-        evidence = replace(evidence, graph=branches.graph(query, corpus, system))
+        on_pages = query
+        facts = _refilled(
+            lambda k: branches.graph(on_pages, corpus, replace(system, max_facts=k)),
+            _fact_items,
+            system.max_facts,
+            left_out,
+        )
+        evidence = replace(evidence, graph=facts)
         watch.lap("graph")
     if "visual" in system.branches:
-        evidence = replace(evidence, visual=branches.visual(query, corpus, system))
+        crops = _refilled(
+            lambda k: branches.visual(query, corpus, replace(system, visual_depth=k)),
+            _hit_items,
+            system.visual_depth,
+            left_out,
+        )
+        evidence = replace(evidence, visual=crops)
         watch.lap("visual")
-    decision = gate.decide(trace.question, evidence, system, corpus, vision=vision, question_type=question_type)
+    seen = _without(evidence, left_out)
+    decision = gate.decide(trace.question, seen, system, corpus, vision=vision, question_type=trace.question_type)
     watch.lap("gate")
     return replace(trace, evidence=replace(evidence, gate=decision), timings_ms=dict(watch.timings))
+
+
+def _hit_items(found: TextEvidence | VisualEvidence) -> Iterator[str]:
+    return (hit.item_id for hit in found.hits)
+
+
+def _fact_items(found: GraphEvidence) -> Iterator[str]:
+    return (prompt.triple_item(fact.triple_ids[0]) for fact in found.facts)
 
 
 def _pixels(corpus: Corpus, image: PromptImage) -> bytes:

@@ -390,7 +390,10 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One question's whole way. Views read this and the corpus, and nothing else. Fields fill up as ``ask`` goes on."""
+    """One question's whole way. Views read this and the corpus, and nothing else. Fields fill up as ``ask`` goes on.
+
+    ``excluded`` items were left out of the prompt; with ``refill`` the next-ranked moved up into their places. ``question_type`` is
+    set where an evaluation knew it and the gate went by it."""
 
     id: str
     created: str
@@ -404,6 +407,8 @@ class Trace:
     citations: tuple[Citation, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
+    refill: bool = False
+    question_type: str | None = None
     format: int = 1
 
 

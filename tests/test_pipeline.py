@@ -7,11 +7,11 @@ import pytest
 
 from rag import prompt as prompts
 from rag import trace as traces
-from rag.errors import GeneratorError, TraceError, UsageError
+from rag.errors import CorpusError, GeneratorError, TraceError, UsageError
 from rag.generators.registry import GENERATORS
-from rag.pipeline import MAX_QUESTION_CHARS, ask, clean_question, prompt_for
+from rag.pipeline import MAX_QUESTION_CHARS, ask, ask_again, clean_question, prompt_for
 from rag.systems import SYSTEMS, tuned
-from rag.types import Delta, Finish, Page, Usage
+from rag.types import Delta, Finish, Page, Trace, Usage
 from tests.scripted import DONE, scripted
 
 QUESTION = "How many patients did the glioma trial enroll, says the log-rank test?"
@@ -236,3 +236,52 @@ def test_segment_tokens_add_up_to_the_total(small):
     *_, trace = ask(QUESTION, SYSTEMS["+both"], spec, small)
     for total in (1, 7, 999):
         assert sum(prompts.segment_tokens(trace.prompt, lambda text: len(text.split()), total)) == total
+
+
+def test_left_out_items_leave_a_gap_unless_the_next_ranked_are_asked_up(demo) -> None:
+    question, system, spec = "What does the log-rank test compare?", SYSTEMS["+both"], GENERATORS["extractive"]
+    *_, before = ask(question, system, spec, demo)
+    assert before.prompt is not None and before.evidence.graph is not None
+    first = {branch: next(item for tag, item in before.prompt.tags.items() if tag[0] == branch) for branch in "TGV"}
+    *_, gap = ask(question, system, spec, demo, exclude=first.values())
+    *_, moved = ask(question, system, spec, demo, exclude=first.values(), refill=True)
+    sent_before, sent_gap, sent_moved = (_sent(trace) for trace in (before, gap, moved))
+    assert gap.evidence == before.evidence and not gap.refill and moved.refill
+    for branch in "TGV":
+        assert sent_gap[branch] == [item for item in sent_before[branch] if item != first[branch]]
+        assert first[branch] not in sent_moved[branch]
+        assert sent_moved[branch][: len(sent_gap[branch])] == sent_gap[branch]
+    assert len(sent_moved["T"]) == len(sent_before["T"]) == system.text_k
+    assert len(moved.evidence.text.hits) == system.text_k + 1
+
+
+def test_refilled_crops_move_up_in_the_gate_too(demo) -> None:
+    system = tuned(SYSTEMS["+multimodal"], payload="pixels", visual_depth=1)
+    question = "What is the p-value of the R_income split in the happiness tree?"
+    *_, before = ask(question, system, GENERATORS["extractive"], demo)
+    (best,) = before.evidence.gate.item_ids
+    *_, moved = ask(question, system, GENERATORS["extractive"], demo, exclude=[best], refill=True)
+    (second,) = moved.evidence.gate.item_ids
+    assert [hit.item_id for hit in moved.evidence.visual.hits] == [best, second]
+    assert prompt_for(moved, GENERATORS["gpt-4o-mini"], demo).images[0].crop_id == second
+
+
+def test_asking_again_keeps_the_evidence_and_says_what_was_left_out(demo) -> None:
+    *_, before = ask("What does the log-rank test compare?", SYSTEMS["+both"], GENERATORS["extractive"], demo)
+    item = before.prompt.tags["T1"]
+    *_, after = ask_again(before, GENERATORS["extractive"], demo, exclude=[item])
+    assert after.evidence == before.evidence and after.excluded == (item,) and after.id != before.id
+    assert item not in after.prompt.tags.values()
+    assert prompts.build(after.question, after.evidence, demo, after.excluded) == after.prompt
+
+
+def test_a_trace_of_another_corpus_is_not_asked_again(small, demo) -> None:
+    *_, trace = ask(
+        "How many patients did the glioma trial enroll?", SYSTEMS["baseline"], GENERATORS["extractive"], small
+    )
+    with pytest.raises(CorpusError, match="open that one"):
+        next(ask_again(trace, GENERATORS["extractive"], demo))
+
+
+def _sent(trace: Trace) -> dict[str, list[str]]:
+    return {branch: [item for tag, item in trace.prompt.tags.items() if tag[0] == branch] for branch in "TGV"}

@@ -22,6 +22,7 @@ from rag.systems import LIMITS, preset_for, system_named, tuned
 from rag.types import Estimate, System, Trace
 from ui import text as words
 from ui.keydesk import KeyDesk
+from ui.shelf import Shelf
 from ui.views import answer, chunks, counters, crops, generators, graph, page, prompt
 
 KNOBS = ("payload", "text_ranker", "text_k", "graph_mode", "max_facts", "visual_ranker", "visual_depth")
@@ -62,16 +63,17 @@ class _Running:
     """One question on its way: how it is stopped, and token counts, of which every view needs the same ones."""
 
     spec: GeneratorSpec
+    corpus: Corpus
     stop: threading.Event
     count: Counter = field(default_factory=lambda: lru_cache(maxsize=64)(pricing.default_counter()))
 
 
 @dataclass(slots=True)
 class Handlers:
-    """Everything the page's events call. Holds the corpus and the way to the generators, which all sessions share, and per
+    """Everything the page's events call. Holds the corpora and the way to the generators, which all sessions share, and per
     running question a stop signal under its session's key; answers live in the session's own state."""
 
-    corpus: Corpus
+    shelf: Shelf
     generators: Mapping[str, GeneratorSpec] = field(default_factory=lambda: GENERATORS)
     access: Access = OPERATOR
     desk: KeyDesk | None = None
@@ -86,7 +88,7 @@ class Handlers:
         try:
             if self.desk is not None:
                 self.desk.admit(request)
-            running = _Running(self._spec(generator), stop)
+            running = _Running(self._spec(generator), self.shelf.of(session), stop)
             system = system_of(with_graph, with_visual, dict(zip(KNOBS, settings, strict=True)))
             yield from self._answer(question or "", system, running, self.access.for_session(session))
         except FuseboxError as error:
@@ -102,7 +104,7 @@ class Handlers:
     def _answer(self, question: str, system: System, running: _Running, access: Access) -> Iterator[Update]:
         yield self._update(trace=None, **_busy())
         trace, drawn, last, waiting = None, False, 0.0, ""
-        for trace in ask(question, system, running.spec, self.corpus, stopped=running.stop.is_set, access=access):
+        for trace in ask(question, system, running.spec, running.corpus, stopped=running.stop.is_set, access=access):
             now = time.perf_counter()
             if trace.prompt is not None and not drawn:
                 drawn = True
@@ -117,17 +119,18 @@ class Handlers:
         self, trace: Trace, running: _Running, unfinished: bool, names: Collection[str] = VIEWS
     ) -> dict[str, str]:
         """The named views of a trace."""
-        spec, tokens = running.spec, self.tokens(trace, running.spec, running.count)
+        spec, corpus, tokens = running.spec, running.corpus, self.tokens(trace, running.spec, running.count)
+        estimates = self.estimates(trace, corpus, running.count)
         drawers: dict[str, Callable[[], str]] = {
             "answer": lambda: answer.render(trace, spec.label, unfinished),
             "counters": lambda: counters.render(
-                trace, tokens, spec.access == "embedded", self.elsewhere(trace, running.count)
+                trace, tokens, spec.access == "embedded", self.elsewhere(trace, estimates)
             ),
-            "text": lambda: chunks.render(trace, self.corpus),
-            "graph": lambda: graph.render(trace, self.corpus),
-            "visual": lambda: crops.render(trace, self.corpus),
+            "text": lambda: chunks.render(trace, corpus),
+            "graph": lambda: graph.render(trace, corpus),
+            "visual": lambda: crops.render(trace, corpus),
             "prompt": lambda: prompt.render(trace, tokens, unfinished),
-            "estimates": lambda: generators.estimates(self.estimates(trace, running.count)),
+            "estimates": lambda: generators.estimates(estimates),
         }
         return {name: drawers[name]() for name in names}
 
@@ -138,7 +141,7 @@ class Handlers:
         usage = trace.generation.usage if trace.generation else None
         return pricing.split(trace.prompt, spec, usage.input_tokens if usage else None, count)
 
-    def estimates(self, trace: Trace, count: Counter | None = None) -> dict[str, Estimate]:
+    def estimates(self, trace: Trace, corpus: Corpus, count: Counter | None = None) -> dict[str, Estimate]:
         """What this very question and evidence, with the image for those that see, would take on every generator, by name."""
         if trace.prompt is None:
             return {}
@@ -146,14 +149,14 @@ class Handlers:
         for sees in (True, False):
             specs = [spec for spec in self.generators.values() if spec.vision is sees]
             if specs:
-                sent = prompt_for(trace, specs[0], self.corpus)
+                sent = prompt_for(trace, specs[0], corpus)
                 found |= zip((spec.name for spec in specs), pricing.estimates(sent, specs, count), strict=True)
         return {name: found[name] for name in self.generators}
 
-    def elsewhere(self, trace: Trace, count: Counter | None = None) -> tuple[tuple[str, Estimate], ...]:
-        """``estimates`` for each other generator that is asked over a network, by label."""
+    def elsewhere(self, trace: Trace, estimates: Mapping[str, Estimate]) -> tuple[tuple[str, Estimate], ...]:
+        """The estimates for each other generator that is asked over a network, by label."""
         others = {n: s for n, s in self.generators.items() if n != trace.generator and s.access != "embedded"}
-        return tuple((others[n].label, e) for n, e in self.estimates(trace, count).items() if n in others)
+        return tuple((others[n].label, e) for n, e in estimates.items() if n in others)
 
     def stop(self, request: gr.Request) -> Update:
         """End the running question of this session; it then says itself how far it came and what that is thought to have
@@ -169,7 +172,8 @@ class Handlers:
         return generators.session(str(request.session_hash))
 
     def leave(self, request: gr.Request) -> None:
-        """The page was closed: its keys are forgotten."""
+        """The page was closed: its keys are forgotten, and its choice of corpus."""
+        self.shelf.leave(str(request.session_hash))
         if self.desk is not None:
             self.desk.forget(str(request.session_hash))
 
@@ -178,7 +182,10 @@ class Handlers:
         spec = next(iter(self.generators.values()))
         if spec.access == "embedded":
             for _ in self._answer(
-                question, system_named(DEFAULT_SYSTEM), _Running(spec, threading.Event()), self.access
+                question,
+                system_named(DEFAULT_SYSTEM),
+                _Running(spec, self.shelf.default, threading.Event()),
+                self.access,
             ):
                 pass
 
@@ -186,13 +193,15 @@ class Handlers:
         """A bug, not a ``FuseboxError``: the page says so and can be used again."""
         return self._update(answer=answer.problem(words.BUG), **_idle())
 
-    def open_page(self, trace: Trace | None, event: gr.EventData) -> str:
+    def open_page(self, request: gr.Request, trace: Trace | None, event: gr.EventData) -> str:
         """The page viewer's content for the page and item that were clicked; what a browser sends is not trusted."""
         sent = getattr(event, "_data", None)
         wanted = sent if isinstance(sent, Mapping) else {}
         page_id, focus = (str(wanted.get(key, "")) for key in ("page", "focus"))
         try:
-            return page.render(trace, self.corpus, page_id, focus)
+            session = str(request.session_hash)
+            corpus = self.shelf.named(trace.corpus_id, session) if trace is not None else self.shelf.of(session)
+            return page.render(trace, corpus, page_id, focus)
         except FuseboxError as error:
             return answer.problem(str(error))
 

@@ -19,6 +19,7 @@ from ui import frame, theme
 from ui import text as words
 from ui.handlers import Handlers
 from ui.keydesk import KeyDesk
+from ui.shelf import Shelf
 from ui.tabs import about, explore
 from ui.views.about import header
 
@@ -36,7 +37,7 @@ def serve(corpus: Corpus, settings: Settings, generators: Mapping[str, Generator
     access = Access.of(settings)
     keys = access.keys or SessionKeys(allowed=False)
     desk = KeyDesk(keys, {spec.key_env for spec in generators.values() if spec.key_env})
-    handlers = Handlers(corpus, generators, access, desk)
+    handlers = Handlers(Shelf(corpus), generators, access, desk)
     for example in words.EXAMPLES.get(corpus.manifest.name, ()):
         handlers.warm(example.question)
     handlers.warm(words.WARMING)
@@ -44,8 +45,8 @@ def serve(corpus: Corpus, settings: Settings, generators: Mapping[str, Generator
 
 
 def build(handlers: Handlers, settings: Settings) -> gr.Blocks:
-    """All tabs over one open corpus."""
-    corpus, specs = handlers.corpus, list(handlers.generators.values())
+    """All tabs."""
+    corpus, specs = handlers.shelf.default, list(handlers.generators.values())
     with gr.Blocks(title=words.TITLE, fill_width=True, analytics_enabled=False) as page:
         gr.HTML(header(corpus), elem_id="header", apply_default_css=False, js_on_load=None)
         with gr.Tabs(elem_id="tabs"):

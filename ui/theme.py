@@ -82,13 +82,13 @@ def _stack(names: tuple[str, ...]) -> str:
 
 
 def style_sheet() -> str:
-    """All CSS of the page."""
-    return variables() + _asset("fusebox.css")
+    """All CSS of the page: the palette, the frame of the page, then each feature's own."""
+    return variables() + "\n".join(_assets("css"))
 
 
 def head() -> str:
     """What goes into ``<head>``: the icon and the script, inline, so that nothing further is fetched."""
-    return f"<script>\n{_asset('fusebox.js')}\n</script>"
+    return "".join(f"<script>\n{script}\n</script>" for script in _assets("js"))
 
 
 def favicon() -> Path:
@@ -129,5 +129,7 @@ def gradio_theme() -> gr.themes.Base:
     return theme.set(block_shadow="none", block_border_width="0px", input_shadow="none", **values)
 
 
-def _asset(name: str) -> str:
-    return (ASSETS / "theme" / name).read_text(encoding="utf-8")
+def _assets(suffix: str) -> list[str]:
+    """The theme's files of one kind, the one that the others build on first."""
+    files = sorted((ASSETS / "theme").glob(f"*.{suffix}"), key=lambda file: (file.stem != "fusebox", file.stem))
+    return [file.read_text(encoding="utf-8") for file in files]

@@ -23,6 +23,7 @@ from tests.scripted import DONE, Scripted, scripted
 from ui import text as words
 from ui.handlers import KNOBS, OUTPUTS, Handlers, system_of
 from ui.keydesk import COOKIE, KeyDesk
+from ui.shelf import Shelf
 from ui.tabs import explore
 from ui.views import generators
 
@@ -46,7 +47,7 @@ def drawn(update: tuple) -> set[str]:
 
 def handlers_with(corpus: Corpus, *events: object) -> Handlers:
     spec, _ = scripted(*events)  # type: ignore[arg-type]
-    return Handlers(corpus, {spec.name: spec})
+    return Handlers(Shelf(corpus), {spec.name: spec})
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_a_question_is_asked_with_the_keys_of_its_session(small: Corpus) -> None
     spec = replace(spec, key_env="SCRIPTED_KEY", maker=maker)
     access = Access(keys=SessionKeys())
     desk = KeyDesk(access.keys, {"SCRIPTED_KEY"})
-    handlers = Handlers(small, {spec.name: spec}, access, desk)
+    handlers = Handlers(Shelf(small), {spec.name: spec}, access, desk)
     desk.take("a", "SCRIPTED_KEY", "key-of-a-1234", "cookie-a")
     desk.take("b", "SCRIPTED_KEY", "key-of-b-1234", "cookie-b")
     for name in ("a", "b", "c"):
@@ -185,10 +186,10 @@ def test_a_question_is_asked_with_the_keys_of_its_session(small: Corpus) -> None
 
 
 def test_estimates_are_of_this_prompt_for_every_generator(small: Corpus) -> None:
-    handlers = Handlers(small)
+    handlers = Handlers(Shelf(small))
     *_, last = handlers.ask(session(), QUESTION, True, True, "extractive", *DEFAULTS)
     trace = named(last)["trace"]
-    found = handlers.estimates(trace)
+    found = handlers.estimates(trace, small)
     assert list(found) == list(GENERATORS)
     assert found == {name: pricing.estimate(trace.prompt, spec) for name, spec in GENERATORS.items()}
 
@@ -197,7 +198,7 @@ def test_estimates_are_of_this_prompt_for_every_generator(small: Corpus) -> None
     "data", [None, {}, {"page": None}, {"page": ["x"]}, {"page": "glioma_p009"}, {"other": 1}, "glioma_p001", 5]
 )
 def test_what_a_browser_sends_for_a_page_is_not_trusted(small: Corpus, data: object) -> None:
-    document = Handlers(small).open_page(None, SimpleNamespace(_data=data))  # type: ignore[arg-type]
+    document = Handlers(Shelf(small)).open_page(SimpleNamespace(session_hash="s"), None, SimpleNamespace(_data=data))  # type: ignore[arg-type]
     assert "no such page" in document
 
 
@@ -205,7 +206,7 @@ def test_a_page_opens_with_its_boxes(small: Corpus) -> None:
     handlers = handlers_with(small, Delta("37 [T1]"), DONE)
     *_, last = handlers.ask(session(), QUESTION, True, True, "scripted", *DEFAULTS)
     event = SimpleNamespace(_data={"page": "glioma_p001", "focus": "glioma_p001_c00"})
-    document = handlers.open_page(named(last)["trace"], event)  # type: ignore[arg-type]
+    document = handlers.open_page(SimpleNamespace(session_hash="s"), named(last)["trace"], event)  # type: ignore[arg-type]
     assert 'class="text focus"' in document
 
 

@@ -59,7 +59,7 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
             controls = _controls(list(specs), own_keys)
         with gr.Column(scale=1, min_width=0, elem_id="main"):
             question, ask, stop = _question_row()
-            chips = _examples(handlers.corpus.manifest.name)
+            chips = _examples(handlers.shelf.default.manifest.name)
             views = _views(handlers)
     viewer = gr.HTML("", elem_id="viewer", apply_default_css=False, js_on_load=OPEN_PAGE_ON_LOAD)
     trace = gr.State(None)
@@ -206,7 +206,7 @@ def _examples(corpus_name: str) -> list[tuple[gr.Button, words.Example]]:
 
 
 def _views(handlers: Handlers) -> dict[str, gr.HTML]:
-    corpus = handlers.corpus
+    corpus = handlers.shelf.default
     with gr.Row(elem_id="top", equal_height=True):
         views = {
             "answer": _html(answer.empty(len(corpus.documents)), "answer"),
