@@ -112,6 +112,18 @@ def tag_badge(tag: str, branch: Branch, rank: int) -> str:
     return f'<span class="fb-tag none" title="not in the prompt">{rank}</span>'
 
 
+def leave_out(item_id: str, tag: str, left_out: bool = False) -> str:
+    """The tick that leaves an item of the prompt out of the next ask (``assets/theme/whatif.js``); nothing where the item has no
+    tag, for then it is not in the prompt. ``left_out``: it was left out of this answer already."""
+    if not tag:
+        return ""
+    return (
+        f'<label class="fb-leave" title="Leave {esc(tag)} out and ask again"><input type="checkbox" data-leave="{esc(item_id)}"'
+        f' data-tag="{esc(tag)}" aria-label="Leave {esc(tag)} out"{" checked" if left_out else ""}>'
+        '<span aria-hidden="true">leave out</span></label>'
+    )
+
+
 def tags_by_item(prompt: Prompt | None) -> dict[str, str]:
     """Item id -> tag, as the prompt holds them."""
     return {item: tag for tag, item in prompt.tags.items()} if prompt else {}
