@@ -6,13 +6,17 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pydantic import TypeAdapter, ValidationError
 
+from rag import prompt
 from rag.errors import TraceError
 from rag.systems import LIMITS
 from rag.types import Trace
+
+if TYPE_CHECKING:
+    from rag.corpus import Corpus
 
 MAX_TRACE_BYTES = 10_000_000
 FORMAT = 1
@@ -68,6 +72,55 @@ def loads(text: str | bytes) -> Trace:
     for problem in (*_lost(value, read, ""), *_out_of_range(read, "")):
         raise TraceError(f"This is not a trace: {problem}. {_CHOOSE}")
     return trace
+
+
+def check_against(trace: Trace, corpus: Corpus) -> None:
+    """That a trace from elsewhere can be shown with this corpus: it names only items that are there, its prompt is the one that its
+    evidence gives, and its citations are those in its answer.
+
+    Raises:
+        TraceError: it can't; says what is wrong.
+    """
+    for problem in _contradictions(trace, corpus):
+        raise TraceError(
+            f"This trace can't be shown: {problem}. It was changed, or saved by another version. {_CHOOSE}"
+        )
+
+
+def _contradictions(trace: Trace, corpus: Corpus) -> Iterator[str]:
+    if trace.corpus_id != corpus.id:
+        yield f"it is of the corpus {_cut(trace.corpus_id)}, and {corpus.id} is open"
+    for kind, item, known in _named_items(trace, corpus):
+        if not known:
+            yield f"the corpus has no {kind} {_cut(item)!r}"
+    found = trace.evidence
+    listed = {hit.item_id for hit in found.visual.hits} if found.visual else set()
+    if found.gate and not listed.issuperset(found.gate.item_ids):
+        yield "its gate sends a crop that was not found"
+    if trace.prompt is None:
+        if trace.generation is not None:
+            yield "it has an answer and no prompt"
+        return
+    if prompt.build(trace.question, found, corpus, trace.excluded) != trace.prompt:
+        yield "its prompt is not the one that its evidence gives"
+    said = trace.generation.text if trace.generation else ""
+    if prompt.parse_citations(said, trace.prompt.tags) != trace.citations:
+        yield "its citations are not those in its answer"
+
+
+def _named_items(trace: Trace, corpus: Corpus) -> Iterator[tuple[str, str, bool]]:
+    """(kind, id, whether the corpus has it) of everything that the evidence names."""
+    found = trace.evidence
+    for hit in found.text.hits if found.text else ():
+        yield "chunk", hit.item_id, hit.item_id in corpus.chunks
+    if found.visual:
+        ranked = (hit.item_id for ranking in found.visual.rankings.values() for hit in ranking)
+        for item in (*(hit.item_id for hit in found.visual.hits), *ranked):
+            yield "crop", item, item in corpus.crops
+    if found.graph:
+        for fact in (*found.graph.facts, *(rejected.fact for rejected in found.graph.rejected)):
+            known = bool(fact.triple_ids) and all(n < len(corpus.triples) for n in fact.triple_ids)
+            yield "fact", str(fact.triple_ids), known
 
 
 def _no_number(name: str) -> NoReturn:

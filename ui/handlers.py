@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -114,6 +114,25 @@ class Handlers:
                 yield self._update(answer=answer.render(trace, running.spec.label, running=True))
         if trace is not None:
             yield self._update(trace=trace, **self._views(trace, running, False, CHANGED_BY_ANSWER), **_idle())
+
+    def show(self, trace: Trace, session: str) -> Update:
+        """A finished trace, however it came here, in place of the one that is shown; for ``OUTPUTS``.
+
+        Raises:
+            CorpusError: its corpus is not open here.
+        """
+        running = _Running(self.spec_of(trace), self.shelf.named(trace.corpus_id, session), threading.Event())
+        return self._update(trace=trace, **self._views(trace, running, False), **_idle())
+
+    def spec_of(self, trace: Trace) -> GeneratorSpec:
+        """Who answered; a generator that this process does not have is known by its name alone."""
+        if trace.generator in self.generators:
+            return self.generators[trace.generator]
+        bare = self.generators[next(iter(self.generators))]
+        name = trace.generator
+        return replace(
+            bare, name=name, label=name, access="open", usd_per_million_input=None, usd_per_million_output=None
+        )
 
     def _views(
         self, trace: Trace, running: _Running, unfinished: bool, names: Collection[str] = VIEWS

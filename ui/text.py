@@ -163,3 +163,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
 """Corpus name -> examples, one or two per question type. Each is in ``assets/questions``."""
 
 UNCITED = "This answer cites none of the evidence, so nothing here shows where it comes from."
+
+HISTORY = "Asked in this session"
+LOAD_TRACE = "Load a trace …"
+COPY_LINK = "Copy a link to this question"
+TRACE_LOADED = (
+    "Loaded from a file: what stands above was answered elsewhere and may have been written by anybody. Ask again to see what "
+    "is answered here."
+)
+LINK_FOLLOWED = "Question and settings come from the link you opened; press Ask when you like."

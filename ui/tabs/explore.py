@@ -13,6 +13,7 @@ from rag.generators.registry import GeneratorSpec
 from rag.systems import CHOICES, LIMITS, SYSTEMS
 from ui import text as words
 from ui.handlers import DEFAULT_SYSTEM, KNOBS, OUTPUTS, Handlers
+from ui.history_desk import HistoryDesk
 from ui.views import answer, chunks, counters, crops, generators, graph, prompt
 
 DEFAULT = SYSTEMS[DEFAULT_SYSTEM]
@@ -51,7 +52,25 @@ SETTINGS: dict[str, Knob] = {
 PAYLOAD = Knob("Visual payload", "what of a crop is sent; auto lets the gate decide")
 
 
-def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, page: gr.Blocks) -> None:
+@dataclass(frozen=True, slots=True)
+class Explore:
+    """The tab's components, for those that act on them from elsewhere: ``outputs`` in the order of ``handlers.OUTPUTS``, ``inputs``
+    of ``Handlers.ask``; ``asked`` is the event of an answered question."""
+
+    question: gr.Textbox
+    controls: Mapping[str, Any]
+    trace: gr.State
+    inputs: list[Any]
+    outputs: list[Any]
+    asked: Any
+
+    @property
+    def restored(self) -> list[Any]:
+        """What a link or a stored answer sets: question, preset, switches, generator and the settings in the order of ``KNOBS``."""
+        return [self.question, *(self.controls[name] for name in ("preset", "graph", "visual", "generator", *KNOBS))]
+
+
+def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, page: gr.Blocks) -> Explore:
     """All components of the tab, and their wiring; ``page`` is the whole, for its own events."""
     own_keys = handlers.desk is not None and handlers.desk.open
     with gr.Row(elem_id="explore", equal_height=False):
@@ -97,6 +116,9 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
     if own_keys:
         page.load(handlers.session, None, _html("", "session"), **quiet)
         page.unload(handlers.leave)
+    explore = Explore(question, controls, trace, inputs, outputs, asking)
+    HistoryDesk(handlers).wire(explore, page)
+    return explore
 
 
 def _agree(controls: Mapping[str, gr.components.Component], quiet: Mapping[str, Any]) -> None:

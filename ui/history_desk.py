@@ -1,0 +1,136 @@
+"""This session's answered questions, traces loaded from files, and links: every way to get an answer or its settings back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import gradio as gr
+
+from rag import link as links
+from rag import trace as traces
+from rag.errors import FuseboxError, TraceError
+from rag.systems import SYSTEMS, preset_for
+from rag.types import System, Trace
+from ui import text as words
+from ui.handlers import DEFAULT_SYSTEM, KNOBS, OUTPUTS, Handlers
+from ui.views import history
+from ui.views.history import Entry
+
+if TYPE_CHECKING:
+    from ui.tabs.explore import Explore
+
+MAX_ENTRIES = 20
+
+ON_LOAD = "window.fusebox.onHistory = (wanted) => trigger('click', wanted);"
+
+Entries = tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryDesk:
+    """Handlers of the history card. ``Entries`` live in the session's own state."""
+
+    handlers: Handlers
+
+    def wire(self, explore: Explore, page: gr.Blocks) -> None:
+        """The card and its events."""
+        card = gr.HTML(
+            history.render(()),
+            elem_id="history",
+            elem_classes=["fb-view"],
+            apply_default_css=False,
+            js_on_load=ON_LOAD,
+        )
+        entries = gr.State(())
+        names = json.dumps(KNOBS)
+        usual = json.dumps({name: getattr(SYSTEMS[DEFAULT_SYSTEM], name) for name in KNOBS})
+        told: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
+        self.keep_after(explore.asked, explore.trace, entries, card)
+        card.click(
+            self.restore, [entries, explore.trace], [entries, card, *explore.outputs, *explore.restored], **told
+        ).then(None, js="() => window.fusebox.toTop()", **told)
+        chosen = gr.Button(visible="hidden", elem_id="link-maker")
+        chosen.click(
+            None,
+            [explore.question, *(explore.controls[name] for name in ("preset", "generator", *KNOBS))],
+            None,
+            js=f"(...now) => window.fusebox.showLink(now, {names}, {usual})",
+            **told,
+        )
+        page.load(self.follow, None, [card, *explore.restored], **told)
+
+    def keep_after(self, event: Any, trace: gr.State, entries: gr.State, card: gr.HTML) -> None:
+        """Every answer that ``event`` leaves in ``trace`` goes into the history."""
+        event.then(
+            self.keep, [trace, entries], [entries, card], show_progress="hidden", api_visibility="private", queue=False
+        )
+
+    def keep(self, trace: Trace | None, entries: Entries) -> tuple[Entries, str]:
+        """The history with the answer just given; a question that found nothing to say leaves it as it is."""
+        shown = trace.id if trace is not None else ""
+        if trace is not None and trace.generation is not None and all(entry.id != trace.id for entry in entries):
+            entries = (*entries, Entry.of(trace))[-MAX_ENTRIES:]
+        return entries, history.render(entries, shown)
+
+    def restore(
+        self, request: gr.Request, entries: Entries, shown: Trace | None, event: gr.EventData
+    ) -> tuple[Any, ...]:
+        """An earlier answer, or one from a file, with the controls as they were; what a browser sends is not trusted."""
+        sent = getattr(event, "_data", None)
+        wanted = sent if isinstance(sent, Mapping) else {}
+        try:
+            trace = self._found(wanted, entries)
+            corpus = self.handlers.shelf.named(trace.corpus_id, str(request.session_hash))
+            traces.check_against(trace, corpus)
+            views = self.handlers.show(trace, str(request.session_hash))
+        except FuseboxError as error:
+            kept = shown.id if shown is not None else ""
+            return entries, history.render(entries, kept, str(error), bad=True), *_skips(len(OUTPUTS) + 5 + len(KNOBS))
+        loaded = "trace" in wanted
+        entries, card = self.keep(trace, entries)
+        if loaded:
+            card = history.render(entries, trace.id, words.TRACE_LOADED)
+        return entries, card, *views, *self.controls(trace.question, trace.system, trace.generator)
+
+    @staticmethod
+    def _found(wanted: Mapping[str, Any], entries: Sequence[Entry]) -> Trace:
+        if "trace" in wanted:
+            return traces.loads(str(wanted["trace"]))
+        name = str(wanted.get("restore", ""))
+        for entry in entries:
+            if entry.id == name:
+                return entry.trace()
+        raise TraceError(
+            f"This session keeps its last {MAX_ENTRIES} answers; that one is gone. Ask the question again."
+        )
+
+    def follow(self, request: gr.Request) -> tuple[Any, ...]:
+        """What the page's address asks for: controls are set and nothing is asked."""
+        params = getattr(request, "query_params", None)
+        query = str(params) if params else ""
+        found = links.read(query, self.handlers.generators)
+        if found.empty:
+            return _skips(6 + len(KNOBS))
+        told = " ".join(found.problems) or words.LINK_FOLLOWED
+        controls = self.controls(found.question, found.system or SYSTEMS[DEFAULT_SYSTEM], found.generator)
+        return history.render((), told=told, bad=bool(found.problems)), *controls
+
+    def controls(self, question: str, system: System, generator: str) -> tuple[Any, ...]:
+        """Values for ``Explore.restored``. What the page's controls can't show keeps its value."""
+        graph, visual = ("graph" in system.branches), ("visual" in system.branches)
+        known = generator in self.handlers.generators
+        return (
+            question,
+            preset_for(graph, visual),
+            graph,
+            visual,
+            generator if known else gr.skip(),
+            *(getattr(system, name) for name in KNOBS),
+        )
+
+
+def _skips(count: int) -> tuple[Any, ...]:
+    return tuple(gr.skip() for _ in range(count))
