@@ -60,12 +60,13 @@ def influence(
     known: tuple[Influence, ...] = ()
     before = _answer_of(trace)
     for tag, item in _items(trace).items():
-        again = trace
+        after: Generation | None = None
         for again in ask_again(trace, spec, corpus, exclude={*trace.excluded, item}, stopped=stopped, access=access):
+            after = again.generation
             yield known
-        if again.generation is None or again.generation.finish == "cancelled":
+        if after is None or after.finish == "cancelled":
             return
-        known = (*known, _compared(before, again.generation, tag, item))
+        known = (*known, _compared(before, after, tag, item))
         yield known
         if stopped():
             return
