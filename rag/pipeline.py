@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -80,7 +80,7 @@ def ask(
     question_type: str | None = None,
     stopped: Callable[[], bool] = lambda: False,
     access: Access = OPERATOR,
-) -> Iterator[Trace]:
+) -> Generator[Trace, None, None]:
     """Answer ``question``, yielding fuller and fuller traces: evidence, prompt, the growing answer, the finished one.
 
     Args:
