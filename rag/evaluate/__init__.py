@@ -1,0 +1,1 @@
+"""Question sets, scores, runs: everything that is about more than one question."""
