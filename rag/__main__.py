@@ -40,6 +40,13 @@ def _add_ask(p: argparse.ArgumentParser) -> None:
     p.add_argument("--corpus", type=Path, help="corpus folder (default: FUSEBOX_CORPUS, or the demo)")
     p.add_argument("--json", action="store_true", help="print the whole trace as JSON")
     p.add_argument(
+        "--explain",
+        type=int,
+        choices=range(4),
+        default=2,
+        help="0 the answer, 1 one line, 2 its sources, 3 the full trail",
+    )
+    p.add_argument(
         "--exclude", action="append", default=[], metavar="ITEM", help="leave an item out of the prompt (repeatable)"
     )
     p.add_argument(
@@ -88,9 +95,9 @@ def run_ask(args: argparse.Namespace) -> int:
     """Answer one question."""
     from rag import trace as traces
     from rag.corpus import open_corpus
+    from rag.explain import explain
     from rag.generators.registry import generator_named
     from rag.pipeline import ask
-    from rag.story import tell
     from rag.systems import system_named, tuned
 
     knobs = {name: getattr(args, name) for name in (*LIMITS, *CHOICES) if getattr(args, name) is not None}
@@ -99,7 +106,7 @@ def run_ask(args: argparse.Namespace) -> int:
     settings = Settings.from_env()
     corpus = open_corpus(args.corpus or settings.corpus, settings.text_encoder)
     *_, last = ask(args.question, system, generator, corpus, exclude=args.exclude, question_type=args.question_type)
-    print(traces.dumps(last) if args.json else tell(last, corpus))
+    print(traces.dumps(last) if args.json else explain(last, args.explain))
     if last.generation is None or last.generation.finish == "error":
         print(last.generation.error if last.generation else "No answer came back.", file=sys.stderr)
         return 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import signal
@@ -37,16 +38,16 @@ def test_ask_json_is_one_trace_on_standard_output(small_folder):
     assert "686" in trace.generation.text and trace.system.name == "+both"
 
 
-def test_ask_in_words_names_answer_gate_evidence_and_cost(small_folder):
-    done = rag("ask", "How many women did the GBSG2 study recruit?", "--corpus", small_folder)
-    assert done.returncode == 0
-    done_without = rag(
-        "ask", "How many women did the GBSG2 study recruit?", "--corpus", small_folder, "--exclude", "triple:2"
-    )
-    assert "Graph    1 facts sent" in done.stdout or "Graph    0 facts sent" in done_without.stdout
-    assert "Left out triple:2" in done_without.stdout
-    for part in ("686", "Gate ", "Text ", "Graph ", "Visual ", "$0", "tokens in"):
-        assert part in done.stdout
+def test_ask_in_words_at_every_level(small_folder):
+    question = ("ask", "How many women did the GBSG2 study recruit?", "--corpus", small_folder)
+    bare, default, full = rag(*question, "--explain", 0), rag(*question), rag(*question, "--explain", 3)
+    assert (bare.returncode, default.returncode, full.returncode) == (0, 0, 0)
+    assert re.fullmatch(r"686[^\n]*\n", bare.stdout) and default.stdout.startswith(bare.stdout)
+    assert "Sources\nT" in default.stdout and "glioma, p. 2" in default.stdout and "\nGate " not in default.stdout
+    for part in ("Gate ", "Text ", "Graph ", "Visual ", "$0", "tokens in", "Times "):
+        assert part in full.stdout
+    without = rag(*question, "--explain", 3, "--exclude", "triple:2")
+    assert "Left out   triple:2 (nothing moved up)" in without.stdout and "Left out" not in full.stdout
 
 
 def test_knobs_reach_the_request(small_folder):
@@ -71,6 +72,7 @@ def test_knobs_reach_the_request(small_folder):
         (("ask", "q", "--text-k", "0"), 2, "from 1 to 20"),
         (("ask", "q", "--type", "magic"), 2, "multihop"),
         (("ask", "q", "--exclude", "magic"), 2, "triple:N"),
+        (("ask", "q", "--explain", "4"), 2, "--explain"),
         (("ask", "q", "--exclude", "triple:999999"), 2, "triple:999999"),
         (("ingest", "assets/documents", "--out", "build/x", "--encoder", "magic"), 1, "all-MiniLM-L6-v2-int8"),
         (("ask", "q", "--text-ranker", "magic"), 2, "hybrid"),
