@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from rag import corpus_files as files
-from rag.corpus_files import IndexEntry, Manifest
+from rag.corpus_files import IndexEntry, Manifest, PageWords
 from rag.encoders import (
     CLIP_WEIGHTS,
     MINILM,
@@ -34,7 +34,7 @@ from rag.errors import CorpusError
 from rag.graph import Graph
 from rag.ingest.chunk import STEP, WINDOW, fold_whitespace, windows
 from rag.search import Ranked, VectorIndex, WordIndex
-from rag.types import Chunk, Crop, Document, Page, Region, Triple
+from rag.types import Chunk, Crop, Document, Page, Region, Triple, Word
 
 if TYPE_CHECKING:
     from rag.encoders import ImageEncoder
@@ -153,6 +153,28 @@ class Corpus:
         for chunk in self.chunks_on(page_id):
             text = text[: chunk.start] + chunk.text if chunk.start + len(chunk.text) > len(text) else text
         return text
+
+    @cached_property
+    def _words_offsets(self) -> Mapping[str, int]:
+        return files.words_offsets(self.root) if files.WORDS in self.manifest.files else {}
+
+    def words_on(self, page_id: str) -> tuple[Word, ...]:
+        """Where the words of ``page_text`` stand on the page, in its order; none where the corpus doesn't know. Read from
+        the file each time, as the words of all pages would fill the memory.
+
+        Raises:
+            CorpusError: the table of words is damaged.
+        """
+        start = self._words_offsets.get(page_id)
+        if start is None:
+            return ()
+        file = files.check_name(files.WORDS, self.root)
+        try:
+            with file.open("rb") as lines:
+                lines.seek(start)
+                return files.words_from(lines.readline(), f"{file}, page {files.shown(page_id)}").words
+        except OSError as error:
+            raise CorpusError(f"{file} can't be read ({type(error).__name__}); {files.REBUILD}") from error
 
     # --- images ---
 
@@ -308,6 +330,7 @@ def check_corpus(path: Path | str) -> list[str]:
     try:
         corpus = _load(root, manifest, "")
         problems += _reference_problems(corpus)
+        problems += _word_problems(corpus)
         problems += _image_problems(corpus)
     except CorpusError as error:
         problems.append(str(error))
@@ -425,6 +448,21 @@ def _image_reference(corpus: Corpus, table: str, row: str, image: str) -> Iterat
         yield _dangling(corpus, table, row, "image", image)
 
 
+def _word_problems(corpus: Corpus) -> Iterator[str]:
+    """A sentence for every page whose words lie outside its text or beside it, and for a page that does not exist."""
+    files.words_offsets(corpus.root)
+    for page_id, words in files.read_words(corpus.root):
+        page = corpus.pages.get(page_id)
+        if page is None:
+            yield _dangling(corpus, "words", files.shown(page_id), "page", files.shown(page_id))
+            continue
+        text = corpus.page_text(page_id)
+        if any(
+            word.end > len(text) or text[word.start : word.end] != text[word.start : word.end].strip() for word in words
+        ):
+            yield f"{corpus.root}: {files.WORDS} places words of {page_id} outside its text; {files.REBUILD}"
+
+
 def _image_problems(corpus: Corpus) -> Iterator[str]:
     for name in corpus.manifest.files:
         if name.startswith(("pages/", "crops/")):
@@ -482,6 +520,7 @@ def save_corpus(
     chunks: Iterable[Chunk] = (),
     crops: Iterable[Crop] = (),
     triples: Iterable[Triple] = (),
+    words: Iterable[PageWords] = (),
     images: Path | None = None,
     encoder: TextEncoder | None = None,
     overwrite: bool = False,
@@ -504,6 +543,7 @@ def save_corpus(
     try:
         rows = {"pages": pages, "regions": regions, "chunks": chunks, "crops": crops, "triples": triples}
         counts = {table: files.write_table(temporary, table, rows[table]) for table in files.TABLES}
+        files.write_words(temporary, words)
         for folder in ("pages", "crops"):
             if images is not None and (images / folder).is_dir():
                 shutil.move(images / folder, temporary / folder)

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from rag.errors import CorpusError
-from rag.types import Chunk, Crop, Document, Page, Region, Triple
+from rag.types import Chunk, Crop, Document, Page, Region, Triple, Word
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -31,9 +31,11 @@ T = TypeVar("T")
 
 TABLES: dict[str, type] = {"pages": Page, "regions": Region, "chunks": Chunk, "crops": Crop, "triples": Triple}
 """Table name -> row; the file is ``NAME.jsonl``."""
+WORDS = "words.jsonl"
+"""Where the words of each page stand; optional, and never read as a whole."""
 
 _SAFE_FILE = re.compile(
-    rf"(?:pages|crops)/[^/\\\x00-\x1f\ud800-\udfff]+\.webp|index/[\w.-]+\.faiss|(?:{'|'.join(TABLES)})\.jsonl",
+    rf"(?:pages|crops)/[^/\\\x00-\x1f\ud800-\udfff]+\.webp|index/[\w.-]+\.faiss|(?:{'|'.join(TABLES)}|words)\.jsonl",
 )
 
 
@@ -177,10 +179,11 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
 
 
 def corpus_id(name: str, files: Mapping[str, str]) -> str:
-    """The name and the first 10 hex digits of a digest over tables and images; indices don't count."""
+    """The name and the first 10 hex digits of a digest over tables and images. Indices and the places of words don't
+    count: what is found in a corpus, and what its traces name, is the same with and without them."""
     digest = hashlib.sha256()
     for file, sha256 in sorted(files.items()):
-        if not file.startswith("index/"):
+        if not file.startswith("index/") and file != WORDS:
             digest.update(f"{file} {sha256}\n".encode())
     return f"{name}-{digest.hexdigest()[:10]}"
 
@@ -260,6 +263,9 @@ _ROW_CHECKS: dict[type, tuple[tuple[Callable[[Any], bool], str], ...]] = {
 }
 """Row -> what must hold of it as a whole, and the fault where it doesn't."""
 
+_OPTIONAL: dict[type, tuple[str, ...]] = {Page: ("source", "note")}
+"""Row -> texts that a table leaves out where they are empty, as corpora made before there were such fields do."""
+
 _FIELDS: dict[type, tuple[tuple[str, Callable[[object], bool]], ...]] = {}
 
 
@@ -279,6 +285,7 @@ def row_from(row: type[T], value: object, where: str) -> T:
     if not isinstance(value, dict):
         raise CorpusError(f"{where}: not an object; {REBUILD}")
     checks = _fields(row)
+    value = dict.fromkeys(_OPTIONAL.get(row, ()), "") | value
     for name, right in checks:
         if name not in value or not right(value[name]):
             raise CorpusError(f"{where}: {name!r} is missing, of the wrong type or out of range; {REBUILD}")
@@ -315,10 +322,82 @@ def read_table(root: Path, name: str) -> Iterator[Any]:
 def line_of(row: Any) -> str:
     """One line of a table. NUL and lone surrogates, which no reader takes, become U+FFFD, one for one."""
     value = {name: getattr(row, name) for name, _ in _fields(type(row))}
+    for name in _OPTIONAL.get(type(row), ()):
+        if not value[name]:
+            del value[name]
     for name, text in value.items():
         if isinstance(text, str) and not is_text(text):
             value[name] = _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)
     return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+class PageWords(NamedTuple):
+    """A line of the words table: the words of one page in the order of its text."""
+
+    page_id: str
+    words: tuple[Word, ...]
+
+
+_WORDS_START = '{"page_id": '
+
+
+def words_line(row: PageWords) -> str:
+    """One line of the words table; boxes are rounded to a tenth of a point."""
+    words = [[word.start, word.end, *(round(side, 1) for side in word.bbox)] for word in row.words]
+    page_id = json.dumps(_NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", row.page_id), ensure_ascii=False)
+    return f'{_WORDS_START}{page_id}, "words": {json.dumps(words, separators=(",", ":"))}}}\n'
+
+
+def words_from(line: bytes, where: str) -> PageWords:
+    """A line of the words table.
+
+    Raises:
+        CorpusError: it is damaged, or a word ends before it starts or has a box that can't be; named after ``where``.
+    """
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise CorpusError(f"{where}: not JSON; {REBUILD}") from error
+    if not (isinstance(value, dict) and is_text(value.get("page_id")) and isinstance(value.get("words"), list)):
+        raise CorpusError(f"{where}: not an object with 'page_id' and 'words'; {REBUILD}")
+    if not all(map(_is_word, value["words"])):
+        raise CorpusError(f"{where}: a word is not [start, end, x0, y0, x1, y1]; {REBUILD}")
+    words = tuple(Word(start, end, tuple(box)) for start, end, *box in value["words"])
+    return PageWords(value["page_id"], words)
+
+
+def _is_word(value: object) -> bool:
+    if not (isinstance(value, list) and len(value) == 6 and _is_count(value[0]) and _is_count(value[1])):
+        return False
+    return value[0] < value[1] and _is_bbox(value[2:])
+
+
+def words_offsets(root: Path) -> dict[str, int]:
+    """Page id -> where its line of the words table begins, in bytes; empty where the corpus has no such table.
+
+    Raises:
+        CorpusError: a line does not start as one of the words table, or a page has two.
+    """
+    found: dict[str, int] = {}
+    decoder, start = json.JSONDecoder(), 0
+    file = root / WORDS
+    if not _is_file(file):
+        return found
+    try:
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                head = line[: len(_WORDS_START) + 6 * MAX_NAME_BYTES].decode("utf-8", "ignore")
+                page_id, _ = decoder.raw_decode(head, len(_WORDS_START)) if head.startswith(_WORDS_START) else (None, 0)
+                if not isinstance(page_id, str) or page_id in found:
+                    raise CorpusError(f"{file}, line {number}: no page, or one that came before; {REBUILD}")
+                found[page_id] = start
+                start += len(line)
+    except (OSError, ValueError) as error:
+        raise CorpusError(f"{file} can't be read ({type(error).__name__}); {REBUILD}") from error
+    return found
 
 
 # --- digests ---------------------------------------------------------------------------------------------------------
@@ -395,3 +474,37 @@ def write_table(root: Path, name: str, rows: Iterable[Any]) -> int:
             row_from(TABLES[name], json.loads(line), f"{name}.jsonl, line {count}")
             file.write(line)
     return count
+
+
+def write_words(root: Path, rows: Iterable[PageWords]) -> None:
+    """Write the words table; no file where there are no words.
+
+    Raises:
+        CorpusError: a row that could not be read again.
+    """
+    written = False
+    with (root / WORDS).open("w", encoding="utf-8", newline="\n") as file:
+        for row in rows:
+            line = words_line(row)
+            words_from(line.encode(), f"{WORDS}, page {row.page_id}")
+            file.write(line)
+            written = True
+    if not written:
+        (root / WORDS).unlink()
+
+
+def read_words(root: Path) -> Iterator[PageWords]:
+    """The rows of the words table, in order; none where there is no such table.
+
+    Raises:
+        CorpusError: a line is damaged; names file and line.
+    """
+    file = root / WORDS
+    if not _is_file(file):
+        return
+    try:
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                yield words_from(line, f"{file}, line {number}")
+    except OSError as error:
+        raise CorpusError(f"{file} can't be read ({type(error).__name__}); {REBUILD}") from error

@@ -39,7 +39,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page; ``number`` counts from 1, ``image`` is a path relative to the corpus folder or empty."""
+    """A page; ``number`` counts from 1, ``image`` is a path relative to the corpus folder or empty. ``source`` says how its
+    text was got (``text layer``, ``ocr``, ``annotated ocr``, or empty where nobody said), ``note`` in one sentence what
+    could not be read."""
 
     id: str
     document: str
@@ -47,6 +49,18 @@ class Page:
     width_pt: float
     height_pt: float
     image: str
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a page's text and where it stands; ``start`` and ``end`` are offsets in ``Corpus.page_text``. A word broken
+    at a line end is two of them, one after the other."""
+
+    start: int
+    end: int
+    bbox: BBox
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, closing, contextmanager
@@ -32,7 +32,7 @@ from rag.corpus import check_target, save_corpus
 from rag.errors import DocumentError, UsageError
 from rag.ingest.chunk import fold_whitespace, windows
 from rag.ingest.text import read_records
-from rag.types import Chunk, Crop, Document, Page, Region, Triple
+from rag.types import Chunk, Crop, Document, Page, Region, Triple, Word
 
 if TYPE_CHECKING:
     import pymupdf
@@ -90,6 +90,7 @@ class _Rows:
     regions: tuple[Region, ...] = ()
     chunks: tuple[Chunk, ...] = ()
     crops: tuple[Crop, ...] = ()
+    words: tuple[Word, ...] = ()
     note: str = ""
 
 
@@ -146,6 +147,7 @@ def ingest(
             name=name or out.name,
             kind="+".join(sorted({kind for _, kind in found})),
             documents=documents,
+            words=files.read_words(stage),
             images=stage,
             encoder=encoder,
             overwrite=overwrite,
@@ -305,6 +307,7 @@ class _Reader:
             for table in ("pages", "regions", "chunks", "crops"):
                 opened = (self._stage / f"{table}.jsonl").open("w", encoding="utf-8", newline="\n")
                 self._tables[table] = stack.enter_context(opened)
+            self._words = stack.enter_context((self._stage / files.WORDS).open("w", encoding="utf-8", newline="\n"))
             tasks: list[_Task] = []
             for file, kind in found:
                 try:
@@ -330,6 +333,8 @@ class _Reader:
         ):
             self._tables[table].writelines(map(files.line_of, items))
             self._report.counts[table] += len(items)
+        if rows.words:
+            self._words.write(files.words_line(files.PageWords(rows.page.id, rows.words)))
         if rows.note:
             self._report.notes.append(f"{rows.page.document}, p. {rows.page.number}: {rows.note}")
 
@@ -343,7 +348,7 @@ class _Reader:
             digest = hashlib.sha256(record.text.encode()).hexdigest()
             documents[record.source] = Document(record.source, Path(record.source).stem, _clean(file.name), 1, digest)
             page = Page(record.source, record.source, 1, 0.0, 0.0, "")
-            chunks = tuple(_chunks(page.id, record.text, ()))
+            chunks = tuple(_chunks(page.id, record.text, {}))
             self._add(_Rows(page, chunks=chunks, note="" if chunks else "The text is empty."))
             self._left -= 1
             if self._report.counts["pages"] % 1000 == 0:
@@ -481,6 +486,7 @@ def _read_task(task: _Task) -> list[_Rows | str]:
 
 def _rows(page: pymupdf.Page, content: PageContent, images: Path) -> _Rows:
     from rag.ingest.pdf import render
+    from rag.ingest.words import align
 
     page_id = f"{content.document}_p{content.number:03d}"
     image = f"pages/{page_id}.webp"
@@ -497,17 +503,20 @@ def _rows(page: pymupdf.Page, content: PageContent, images: Path) -> _Rows:
         file = f"crops/{crop_id}.webp"
         _save(render(page, crop.bbox, dpi=CROP_DPI), images / file, CROP_QUALITY)
         crops.append(Crop(crop_id, page_id, crop.kind, crop.bbox, file, crop.caption, crop.ocr_text))
+    text = fold_whitespace(content.text)
+    spans = _spans(text, regions)
+    tables = [(region.bbox, spans[region.id]) for region in regions if region.kind == "table" and region.id in spans]
     return _Rows(
         Page(page_id, content.document, content.number, content.width_pt, content.height_pt, image),
         regions,
-        tuple(_chunks(page_id, content.text, regions)),
+        tuple(_chunks(page_id, text, spans)),
         tuple(crops),
+        align(text, content.words, tables),
         content.note,
     )
 
 
-def _chunks(page_id: str, text: str, regions: Sequence[Region]) -> Iterator[Chunk]:
-    spans = _spans(fold_whitespace(text), regions)
+def _chunks(page_id: str, text: str, spans: Mapping[str, tuple[int, int]]) -> Iterator[Chunk]:
     for i, (start, window) in enumerate(windows(text)):
         end = start + len(window)
         touched = tuple(region for region, (low, high) in spans.items() if low < end and high > start)

@@ -5,9 +5,9 @@ rotated page upright before it is read (the layout model can't read text that ru
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby, pairwise
 from typing import Any, Literal
 
 import pymupdf
@@ -35,7 +35,7 @@ class LayoutBox:
 class Line:
     """A piece of text on one baseline. `text` has its ligatures spelled out but is not folded yet (a hyphen at its end
     still matters); `operation` is the number of the page's drawing operation that shows it (-1: unknown); `direction`
-    is the unit vector of writing."""
+    is the unit vector of writing; `words` are the parts between spaces, each with its box."""
 
     bbox: BBox
     text: str
@@ -46,6 +46,7 @@ class Line:
     operation: int
     direction: tuple[float, float] = (1.0, 0.0)
     label_font: str = ""
+    words: tuple[tuple[str, BBox], ...] = field(default=(), compare=False)
 
     @property
     def folded(self) -> str:
@@ -162,7 +163,7 @@ def _read_line(raw: dict[str, Any], operations: dict[tuple[int, int], int]) -> L
     if not spans:
         return Line(tuple(raw["bbox"]), "", "", 0.0, bold=False, mono=False, operation=-1)
     axis_x, axis_y = raw["dir"]
-    pieces: list[str] = []
+    pieces: list[tuple[str, BBox]] = []
     end: float | None = None
     for span in spans:
         least_gap = _SPACE_EM * span["size"]
@@ -170,15 +171,15 @@ def _read_line(raw: dict[str, Any], operations: dict[tuple[int, int], int]) -> L
             # Distance along the direction of writing: the box's side that is met first, and the one met last.
             x0, y0, x1, y1 = char["bbox"]
             start, stop = sorted((x0 * axis_x + y0 * axis_y, x1 * axis_x + y1 * axis_y))
-            if end is not None and start - end > least_gap and not pieces[-1].isspace():
-                pieces.append(" ")
-            pieces.append(char["c"])
+            if end is not None and start - end > least_gap and not pieces[-1][0].isspace():
+                pieces.append((" ", char["bbox"]))
+            pieces.append((map_ligatures(char["c"]), char["bbox"]))
             end = stop
     widest = max(spans, key=lambda span: len(span["chars"]))
     x, y = spans[0]["chars"][0]["origin"]
     return Line(
         bbox=tuple(raw["bbox"]),
-        text=map_ligatures("".join(pieces)),
+        text="".join(text for text, _ in pieces),
         font=widest["font"],
         size=widest["size"],
         bold=bool(spans[0]["flags"] & pymupdf.TEXT_FONT_BOLD),
@@ -186,7 +187,15 @@ def _read_line(raw: dict[str, Any], operations: dict[tuple[int, int], int]) -> L
         operation=operations.get((round(x), round(y)), -1),
         direction=(axis_x, axis_y),
         label_font=spans[0]["font"],
+        words=tuple(_line_words(pieces)),
     )
+
+
+def _line_words(pieces: Iterable[tuple[str, BBox]]) -> Iterator[tuple[str, BBox]]:
+    for is_space, run in groupby(pieces, key=lambda piece: piece[0].isspace()):
+        if not is_space:
+            texts, boxes = zip(*run, strict=True)
+            yield "".join(texts), union(boxes)
 
 
 def _is_monospaced(span: dict[str, Any]) -> bool:
@@ -217,11 +226,20 @@ def _same_row(a: BBox, b: BBox) -> bool:
 def row_texts(lines: Sequence[Line]) -> list[str]:
     """The text of each row of `lines`, ligatures spelled out, not folded: upright text first, then what runs down (or,
     in Chinese and Japanese, stands in columns), up, and upside down."""
-    texts: list[str] = []
+    return [_row_text(row, is_upright=is_upright) for row, is_upright in _read_rows(lines)]
+
+
+def row_words(lines: Sequence[Line]) -> list[tuple[str, BBox]]:
+    """The words of `lines` in the order of `row_texts`, each with its box on the page."""
+    return [word for row, _ in _read_rows(lines) for line in row for word in line.words]
+
+
+def _read_rows(lines: Sequence[Line]) -> Iterator[tuple[list[Line], bool]]:
+    """Rows in reading order, their boxes turned upright, and whether they were."""
     for direction, turn in _UPRIGHT_TURNS.items():
         turned = [replace(line, bbox=turn(line.bbox)) for line in lines if _quarter(line.direction) == direction]
-        texts.extend(_row_text(row, is_upright=direction == (1, 0)) for row in rows(turned))
-    return texts
+        for row in rows(turned):
+            yield row, direction == (1, 0)
 
 
 # What makes a box of a line that runs in this direction one of a line that runs to the right.

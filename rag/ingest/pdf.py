@@ -27,6 +27,7 @@ from rag.ingest.layout import (
     page_lines,
     page_marks,
     row_texts,
+    row_words,
     rows,
     union,
 )
@@ -70,7 +71,8 @@ class CropContent:
 @dataclass(frozen=True)
 class PageContent:
     """All that was read from a page. Sizes and boxes are in points of the unrotated page; `text` is the running text,
-    regions parted by blank lines; `note` says in one sentence what could not be read, or is empty."""
+    regions parted by blank lines; `note` says in one sentence what could not be read, or is empty; `words` are those of
+    the running text in reading order, not folded; `source` says how the text was got (see `Page`)."""
 
     document: str
     number: int
@@ -80,6 +82,8 @@ class PageContent:
     text: str
     crops: tuple[CropContent, ...]
     note: str = ""
+    words: tuple[tuple[str, BBox], ...] = ()
+    source: str = ""
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -236,6 +240,7 @@ def _turned_back(content: PageContent, page: pymupdf.Page) -> PageContent:
         height_pt=height,
         regions=tuple(replace(region, bbox=turn(region.bbox)) for region in content.regions),
         crops=tuple(replace(crop, bbox=turn(crop.bbox)) for crop in content.crops),
+        words=tuple((word, turn(box)) for word, box in content.words),
     )
 
 
@@ -245,7 +250,8 @@ def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary:
     captions = find_captions(lines, layout, vocabulary)
     figures = find_figures(page, layout, lines, page_marks(page), captions)
     tables = [t for t in find_tables(page, layout) if not any(_overlap(t.bbox, f.bbox) > 0.5 for f in figures)]
-    regions = _with_lone_heads(_regions(lines, layout, captions, figures, tables, vocabulary))
+    drafts = _drafts(lines, layout, captions, figures, tables)
+    regions = _with_lone_heads([_region(draft, order, vocabulary) for order, draft in enumerate(drafts)])
     text = "\n\n".join(region.text for region in regions if _is_read(region))
     return PageContent(
         document=document_id,
@@ -256,6 +262,13 @@ def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary:
         text=text,
         crops=tuple(_crops(figures, tables, captions, lines)),
         note=_note(page, lines) or ("" if text else "No running text was found on this page."),
+        words=tuple(
+            word
+            for draft, region in zip(drafts, regions, strict=True)
+            if _is_read(region)
+            for word in row_words(draft.lines)
+        ),
+        source="text layer" if text else "",
     )
 
 
@@ -326,7 +339,8 @@ def _readable_share(page: pymupdf.Page) -> float:
 
 @dataclass
 class _Draft:
-    """A region in the making: its lines are collected before its text is put together."""
+    """A region in the making: its lines are collected before its text is put together (`text` is set where it was read
+    otherwise)."""
 
     kind: str
     bbox: BBox
@@ -334,14 +348,14 @@ class _Draft:
     text: str | None = None
 
 
-def _regions(
+def _drafts(
     lines: Sequence[Line],
     layout: Sequence[LayoutBox],
     captions: Sequence[Caption],
     figures: Sequence[Figure],
     tables: Sequence[TableBox],
-    vocabulary: frozenset[str],
-) -> list[RegionContent]:
+) -> list[_Draft]:
+    """The page's regions in reading order."""
     fixed = [_Draft("picture", figure.bbox, [], figure_text(figure.lines)) for figure in figures]
     fixed += [_Draft("table", table.bbox, [], table.text) for table in tables]
     fixed += [_Draft("caption", caption.bbox, [], caption.text) for caption in captions]
@@ -350,10 +364,13 @@ def _regions(
     headers = _page_numbered_rows(lines)
     loose: list[Line] = []
     for line in lines:
-        if line in headers or line in in_figures or any(contains_centre(draft.bbox, line.bbox) for draft in fixed):
+        if line in headers or line in in_figures:
             continue
+        held = next((draft for draft in fixed if contains_centre(draft.bbox, line.bbox)), None)
         holding = [draft for draft in boxes if contains_centre(draft.bbox, line.bbox)]
-        if holding:
+        if held is not None:
+            held.lines.append(line)
+        elif holding:
             min(holding, key=lambda draft: area(draft.bbox)).lines.append(line)
         else:
             loose.append(line)
@@ -363,15 +380,16 @@ def _regions(
         ordered.insert(_place(draft.bbox, ordered), draft)
     if headers:
         ordered.insert(0, _Draft("page-header", union(line.bbox for line in headers), list(headers)))
-    return [
-        RegionContent(
-            kind="text" if d.kind == "table" and d.text is None else d.kind,
-            bbox=d.bbox,
-            text=_draft_text(d, vocabulary) if d.text is None else d.text,
-            order=order,
-        )
-        for order, d in enumerate(ordered)
-    ]
+    return ordered
+
+
+def _region(draft: _Draft, order: int, vocabulary: frozenset[str]) -> RegionContent:
+    return RegionContent(
+        kind="text" if draft.kind == "table" and draft.text is None else draft.kind,
+        bbox=draft.bbox,
+        text=_draft_text(draft, vocabulary) if draft.text is None else draft.text,
+        order=order,
+    )
 
 
 def _page_numbered_rows(lines: Sequence[Line]) -> list[Line]:
