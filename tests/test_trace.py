@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,7 @@ from rag.errors import TraceError
 from rag.generators.registry import GENERATORS
 from rag.pipeline import ask
 from rag.systems import SYSTEMS, tuned
-from rag.types import Citation, Delta, Trace
+from rag.types import Citation, Delta, Fact, Trace
 from tests.scripted import DONE, scripted
 
 QUESTION = "How many patients did the glioma trial enroll, says the log-rank test?"
@@ -131,3 +132,55 @@ def test_what_is_no_json_is_refused(trace: Trace, change: Callable[[str], str | 
 def test_a_citation_before_the_answer_is_refused(trace: Trace) -> None:
     with pytest.raises(TraceError, match=r"citations\.0\.start: -1"):
         traces.loads(traces.dumps(replace(trace, citations=(Citation("T1", "", -1, 2),))))
+
+
+class TestAgainstACorpus:
+    """A trace from elsewhere is shown only where it tells the truth about this corpus."""
+
+    @pytest.fixture
+    def trace(self, small):
+        *_, last = ask(
+            "How many patients did the glioma trial enroll?", SYSTEMS["+both"], GENERATORS["extractive"], small
+        )
+        return last
+
+    def test_what_ask_made_passes(self, trace, small):
+        traces.check_against(traces.loads(traces.dumps(trace)), small)
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            (lambda t: replace(t, corpus_id="other"), "of the corpus other"),
+            (lambda t: replace(t, question="Another?"), "its prompt"),
+            (lambda t: replace(t, citations=()), "its citations"),
+            (lambda t: replace(t, prompt=None), "no prompt"),
+            (lambda t: _with_text(t, "glioma_p999_c00"), "no chunk 'glioma_p999_c00'"),
+            (lambda t: _with_crop(t, "x" * 5000), "no crop 'xxx"),
+            (lambda t: _with_gate(t, "glioma_p009_figure0"), "crop that was not found"),
+            (lambda t: _with_fact(t, (10**6,)), "no fact '(1000000,)'"),
+            (lambda t: _with_fact(t, ()), "no fact '()'"),
+        ],
+    )
+    def test_what_contradicts_the_corpus_is_refused(self, trace, small, change, says):
+        with pytest.raises(TraceError, match=re.escape(says)) as refused:
+            traces.check_against(change(trace), small)
+        assert len(str(refused.value)) < 500
+
+
+def _with_text(trace, item):
+    hit = replace(trace.evidence.text.hits[0], item_id=item)
+    return replace(trace, evidence=replace(trace.evidence, text=replace(trace.evidence.text, hits=(hit,))))
+
+
+def _with_crop(trace, item):
+    hit = replace(trace.evidence.visual.hits[0], item_id=item)
+    return replace(trace, evidence=replace(trace.evidence, visual=replace(trace.evidence.visual, hits=(hit,))))
+
+
+def _with_gate(trace, item):
+    return replace(trace, evidence=replace(trace.evidence, gate=replace(trace.evidence.gate, item_ids=(item,))))
+
+
+def _with_fact(trace, ids):
+    facts = (Fact(ids, "a b c", "a", "out"),)
+    return replace(trace, evidence=replace(trace.evidence, graph=replace(trace.evidence.graph, facts=facts)))

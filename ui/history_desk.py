@@ -35,15 +35,19 @@ class HistoryDesk:
 
     handlers: Handlers
 
-    def wire(self, explore: Explore, page: gr.Blocks) -> None:
-        """The card and its events."""
-        card = gr.HTML(
+    @staticmethod
+    def card() -> gr.HTML:
+        """The card, to be placed."""
+        return gr.HTML(
             history.render(()),
             elem_id="history",
             elem_classes=["fb-view"],
             apply_default_css=False,
             js_on_load=ON_LOAD,
         )
+
+    def wire(self, card: gr.HTML, explore: Explore, page: gr.Blocks) -> None:
+        """What the card does."""
         entries = gr.State(())
         names = json.dumps(KNOBS)
         usual = json.dumps({name: getattr(SYSTEMS[DEFAULT_SYSTEM], name) for name in KNOBS})

@@ -80,6 +80,7 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
             question, ask, stop = _question_row()
             chips = _examples(handlers.shelf.default.manifest.name)
             views = _views(handlers)
+            history = HistoryDesk.card()
     viewer = gr.HTML("", elem_id="viewer", apply_default_css=False, js_on_load=OPEN_PAGE_ON_LOAD)
     trace = gr.State(None)
     outputs = [{**views, "trace": trace, "ask": ask, "stop": stop}[name] for name in OUTPUTS]
@@ -117,7 +118,7 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
         page.load(handlers.session, None, _html("", "session"), **quiet)
         page.unload(handlers.leave)
     explore = Explore(question, controls, trace, inputs, outputs, asking)
-    HistoryDesk(handlers).wire(explore, page)
+    HistoryDesk(handlers).wire(history, explore, page)
     return explore
 
 
