@@ -6,7 +6,6 @@ Every cell is an ``ask`` of its own, so a cell that fails fails alone and no cel
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,13 +15,13 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
+from rag import difference as differences
 from rag import pricing
 from rag.corpus import Corpus
 from rag.errors import FuseboxError, UsageError
 from rag.generators.access import OPERATOR, Access
 from rag.generators.spec import GeneratorSpec
 from rag.pipeline import ask, clean_question
-from rag.prompt import parse_citations
 from rag.types import Branch, Estimate, System, Trace
 
 MAX_CELLS = 24
@@ -34,8 +33,6 @@ BUG = "Fusebox itself failed in this cell; its log says where. Ask again, or rep
 BRANCH_OF_TAG: dict[str, Branch] = {"T": "text", "G": "graph", "V": "visual"}
 
 _N = TypeVar("_N", int, float)
-
-_EMPTY_BRACKETS = re.compile(r"\[[\s,;]*\]")
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +68,7 @@ class Added:
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A cell less the baseline's cell; ``None`` is unknown and never 0. ``answer_changed`` compares the words without their
-    citations."""
+    citations (``rag.difference``)."""
 
     input_tokens: int | None
     output_tokens: int | None
@@ -257,14 +254,4 @@ def _says_else(trace: Trace, baseline: Trace) -> bool | None:
     one, other = trace.generation, baseline.generation
     if one is None or other is None or not one.counts or not other.counts:
         return None
-    return _bare(one.text) != _bare(other.text)
-
-
-def _bare(answer: str) -> str:
-    """The words of an answer: no citations, no case, no spacing, no full stop at the end."""
-    pieces, position = [], 0
-    for citation in parse_citations(answer, {}):
-        pieces.append(answer[position : citation.start])
-        position = citation.end
-    pieces.append(answer[position:])
-    return " ".join(_EMPTY_BRACKETS.sub("", "".join(pieces)).split()).rstrip(". ").casefold()
+    return differences.difference(one.text, other.text).changed

@@ -48,6 +48,14 @@ NOTHING: dict[Branch, str] = {
 
 NO_FACT = "The question names these entities, but none of their facts may be sent; the reasons are below."
 
+GRAPH_MODES: dict[str, str] = {"provenance": "retrieved pages", "open": "everywhere"}
+"""Graph mode -> where its facts may come from, as the page says it."""
+
+MODE_SET = "The next question takes its facts from: {mode}. Ask again to see the difference."
+
+NO_SENTENCE = "No sentence of its passage shares a word with this fact; the whole passage follows."
+CLOSEST_SENTENCE = "The fact does not stand there word for word; this is the sentence closest to it."
+
 NO_CAPTION = "no caption on the page"
 
 ABSTAINED = "The evidence does not answer this."
@@ -172,3 +180,72 @@ TRACE_LOADED = (
     "is answered here."
 )
 LINK_FOLLOWED = "Question and settings come from the link you opened; press Ask when you like."
+
+ANSWERED_WITHOUT = {
+    False: "Answered without {tags}; their places stayed empty.",
+    True: "Answered without {tags}; the next-ranked moved up.",
+}
+"""By whether the next-ranked moved up."""
+
+WHATIF_PLACES = {False: "places stayed empty", True: "next-ranked moved up"}
+WHATIF_UNFINISHED = "There is no finished answer on the page to ask again; ask, and let it end."
+WHATIF_NOTHING = "Tick what to leave out first."
+
+VERDICTS = {
+    "failed": "The call failed, so nothing can be said about what was left out.",
+    "stopped": "You stopped it, so the two are not compared.",
+    "cut": "The new answer is not whole, so the two are not compared.",
+    "before": "The answer before was not whole, so the two are not compared.",
+    "abstains": "Now it abstains: the rest of the evidence does not answer the question.",
+    "answers": "Now it answers; it abstained before.",
+    "changed": "The answer changed: {share:.0%} of the words differ.",
+    "cites": "The same words, but cited from {tags}.",
+    "unchanged": "The answer stayed the same.",
+}
+"""What became of an answer when it was asked for again with other evidence."""
+
+INFLUENCE = "Leave each of the {items} out in turn, and see whether the answer changes."
+INFLUENCE_PRICE = "{calls} of {label}, {tokens} input tokens in all, {price}."
+INFLUENCE_BAR = "Bar: the share of words that differ from the answer above, 0 for the same words and 1 for none in common; citations don't count."
+INFLUENCE_NONE = (
+    "No single item was needed: what the answer says stands more than once in the prompt, or nowhere. Leave several out together to "
+    "find out."
+)
+INFLUENCE_PAID = "A provider's model may word the same answer differently from call to call; read the new answers."
+OUTCOMES = {
+    "changed": "changed",
+    "unchanged": "unchanged",
+    "abstains": "now abstains",
+    "answers": "now answers",
+    "failed": "call failed",
+}
+
+COMPARE_EMPTY = (
+    "Choose a question of the corpus's question set, or type one of your own. Every system answers it at the same time, and each cell "
+    "says what it added to the first and what that cost."
+)
+COMPARE_ESTIMATE = "{answers} ≈ {about} in all, at most {limit}. Nothing has been sent: press the button again to ask."
+COMPARE_ASK = "Compare"
+COMPARE_ASK_PAID = "Ask for ≈ {about}"
+PICKER = "Question set"
+PICKER_NOTE = "{questions} with reference answers"
+
+CELL_STATES: dict[str, str] = {
+    "waiting": "waiting for its turn …",
+    "reading": "reading …",
+    "streaming": "writing …",
+    "answered": "",
+    "abstained": "no answer in the evidence",
+    "stopped": "stopped",
+    "cut": "cut at the token limit",
+    "filtered": "cut by the filter",
+    "error": "failed",
+}
+
+ANSWER_SAME = "Says the same as {baseline}."
+ANSWER_CHANGED = "Says something else than {baseline}."
+SAME_EVIDENCE = "{items} as in {baseline}"
+NOTHING_ADDED = "Nothing was added to its prompt."
+GOLD_FOUND = "gold {kind}: rank {rank}, {sent}"
+GOLD_MISSED = "gold {kind}: missed, not among {listed}"
+GOLD_OFF = "gold {kind}: this system has no figures and tables"
