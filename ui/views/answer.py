@@ -4,10 +4,12 @@ decision."""
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from rag.difference import Span
 from rag.types import Citation, GateDecision, Trace
 from ui import text as words
-from ui.views.markup import esc, plural, tag_chip
+from ui.views.markup import esc, left_out_tags, plural, tag_chip
 
 _SEPARATOR = re.compile(r"\s*[,;]?\s*")
 
@@ -50,7 +52,33 @@ def render(trace: Trace, generator_label: str, running: bool) -> str:
     body = _BODIES.get(kind, _said)(trace)
     gate = gate_line(trace.evidence.gate)
     spoken = waiting if running else f"{title}. {trace.generation.text if trace.generation else ''}"
-    return _card(kind, title, generator_label if not status else f"{generator_label} · {status}", body + gate, spoken)
+    body += _left_out(trace) + gate
+    shown = f"{generator_label} · {status}" if status else generator_label
+    return _card(kind, title, shown, body, spoken, trace.id)
+
+
+def _left_out(trace: Trace) -> str:
+    """That this answer is one of less evidence than was found."""
+    if not trace.excluded:
+        return ""
+    tags = ", ".join(left_out_tags(trace).values()) or plural(len(trace.excluded), "item")
+    return f'<p class="fb-hint">{esc(words.ANSWERED_WITHOUT[trace.refill].format(tags=tags))}</p>'
+
+
+def side(trace: Trace, changed: Sequence[Span] = (), element: str = "ins", running: bool = False) -> str:
+    """The answer alone, for a comparison; ``changed`` words are marked as ``element`` (``ins`` or ``del``)."""
+    kind = state(trace, running)
+    if kind == "answered":
+        return _said(trace, changed, element)
+    return _SAID_NOTHING if kind == "abstained" else _BODIES[kind](trace)
+
+
+def face(trace: Trace, running: bool = False) -> str:
+    """What kind of end this is, in a few words; empty for a whole answer."""
+    kind = state(trace, running)
+    said = bool(trace.generation and trace.generation.text.strip())
+    title, status = _TITLES[kind] if said or kind not in _WITHHELD else _WITHHELD[kind]
+    return " · ".join(word for word in (title if title != "Answer" else "", status) if word)
 
 
 def state(trace: Trace, running: bool) -> str:
@@ -87,9 +115,11 @@ _WITHHELD: dict[str, tuple[str, str]] = {
 """Ends without a word of an answer: there is nothing partial about them."""
 
 
-def _said(trace: Trace) -> str:
+def _said(trace: Trace, changed: Sequence[Span] = (), element: str = "ins") -> str:
     text = trace.generation.text if trace.generation else ""
-    return f'<p class="fb-answer" dir="auto">{with_chips(text, trace.citations)}</p>' if text.strip() else ""
+    if not text.strip():
+        return ""
+    return f'<p class="fb-answer" dir="auto">{with_chips(text, trace.citations, changed, element)}</p>'
 
 
 def _answered(trace: Trace) -> str:
@@ -113,11 +143,11 @@ def _streaming(trace: Trace) -> str:
     return _said(trace).replace("</p>", '<span class="fb-caret"></span></p>')
 
 
+_SAID_NOTHING = f'<p class="fb-answer"><span class="fb-icon">{ICONS["abstained"]}</span>{esc(words.ABSTAINED)}</p>'
+
+
 def _abstained(trace: Trace) -> str:
-    return (
-        f'<p class="fb-answer"><span class="fb-icon">{ICONS["abstained"]}</span>{esc(words.ABSTAINED)}</p>'
-        f'<p class="fb-hint">{esc(_what_to_try(trace))}</p>'
-    )
+    return f'{_SAID_NOTHING}<p class="fb-hint">{esc(_what_to_try(trace))}</p>'
 
 
 def _what_to_try(trace: Trace) -> str:
@@ -157,23 +187,31 @@ _BODIES = {
 }
 
 
-def with_chips(text: str, citations: tuple[Citation, ...]) -> str:
-    """The answer with a chip in place of every cited tag; ``[T1, G2]`` becomes two chips."""
+def with_chips(text: str, citations: tuple[Citation, ...], changed: Sequence[Span] = (), element: str = "ins") -> str:
+    """The answer with a chip in place of every cited tag; ``[T1, G2]`` becomes two chips. Spans of ``text`` that ``changed``
+    names are marked as ``element``."""
     pieces, position = [], 0
     for number, citation in enumerate(citations):
         between = text[position : citation.start]
-        first = not number or not _SEPARATOR.fullmatch(between)
-        if first:
-            pieces.append(esc(_closed(between, number).removesuffix("[")))
+        if not number or not _SEPARATOR.fullmatch(between):
+            start = position + (number > 0 and between.startswith("]"))
+            end = citation.start - between.endswith("[")
+            pieces.append(_marked(text, start, end, changed, element))
         pieces.append(tag_chip(citation.tag, citation.item_id))
         position = citation.end
-    pieces.append(esc(_closed(text[position:], len(citations))))
+    start = position + (bool(citations) and text.startswith("]", position))
+    pieces.append(_marked(text, start, len(text), changed, element))
     return "".join(pieces)
 
 
-def _closed(between: str, number: int) -> str:
-    """Text after a chip without the bracket that closed its tag."""
-    return between.removeprefix("]") if number else between
+def _marked(text: str, start: int, end: int, changed: Sequence[Span], element: str) -> str:
+    pieces = []
+    for first, last in changed:
+        first, last = max(first, start), min(last, end)
+        if first < last:
+            pieces.append(f"{esc(text[start:first])}<{element}>{esc(text[first:last])}</{element}>")
+            start = last
+    return "".join(pieces) + esc(text[start:end])
 
 
 def gate_line(gate: GateDecision | None) -> str:
@@ -190,10 +228,10 @@ def gate_line(gate: GateDecision | None) -> str:
     )
 
 
-def _card(kind: str, title: str, status: str, body: str, spoken: str) -> str:
+def _card(kind: str, title: str, status: str, body: str, spoken: str, trace_id: str = "") -> str:
     return (
         f'<section class="fb-card fb-answer-card {kind}" data-state="{kind}" data-spoken="{esc(spoken)}"'
-        f' aria-labelledby="fb-answer-title">'
+        f' data-trace="{esc(trace_id)}" aria-labelledby="fb-answer-title">'
         f'<header><h2 id="fb-answer-title">{esc(title)}</h2><span class="fb-count">{esc(status)}</span>'
         f"</header>{body}</section>"
     )

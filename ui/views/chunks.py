@@ -8,7 +8,18 @@ from rag.corpus import Corpus
 from rag.types import Fused, Hit, Trace
 from ui import text as words
 from ui.views import marks
-from ui.views.markup import column, empty, esc, licence_link, page_button, plural, tag_badge, tags_by_item
+from ui.views.markup import (
+    column,
+    empty,
+    esc,
+    leave_out,
+    left_out_tags,
+    licence_link,
+    page_button,
+    plural,
+    tag_badge,
+    tags_by_item,
+)
 
 
 def render(trace: Trace | None, corpus: Corpus) -> str:
@@ -20,10 +31,12 @@ def render(trace: Trace | None, corpus: Corpus) -> str:
     if not hits:
         return column("text", "Text", f"0 of {total}", empty(words.NOTHING["text"]))
     stems = marks.question_stems(trace.question)
-    tags = tags_by_item(trace.prompt)
+    tags = tags_by_item(trace.prompt) | left_out_tags(trace)
     best = best_scores(hits)
     items = "".join(_item(hit, tags.get(hit.item_id, ""), best, stems, trace, corpus) for hit in hits)
-    return column("text", "Text", f"{len(hits)} of {total}", f'<ol class="fb-items">{items}</ol>')
+    gone = sum(hit.item_id in trace.excluded for hit in hits)
+    count = f"{len(hits)} of {total}" + (f" · {gone} left out" if gone else "")
+    return column("text", "Text", count, f'<ol class="fb-items">{items}</ol>')
 
 
 def _item(hit: Fused, tag: str, best: Mapping[str, float], stems: frozenset[str], trace: Trace, corpus: Corpus) -> str:
@@ -33,7 +46,8 @@ def _item(hit: Fused, tag: str, best: Mapping[str, float], stems: frozenset[str]
     return (
         f'<li class="fb-item text" data-item="{esc(chunk.id)}" tabindex="-1">'
         f'<div class="fb-meta">{tag_badge(tag, "text", hit.rank)}'
-        f"{page_button(page, corpus, chunk.id)}{licence_link(page, corpus)}</div>"
+        f"{page_button(page, corpus, chunk.id)}{licence_link(page, corpus)}"
+        f"{leave_out(chunk.id, tag, chunk.id in trace.excluded)}</div>"
         f'<p class="fb-passage" dir="auto">{marks.marked(chunk.text, stems, cited, "text")}</p>{ranks(hit, best)}</li>'
     )
 

@@ -17,7 +17,8 @@ from PIL import Image
 
 from rag.corpus import Corpus, image_size, open_image
 from rag.errors import CorpusError
-from rag.types import Branch, Page, Prompt, Segment
+from rag.prompt import triple_item
+from rag.types import Branch, Page, Prompt, Segment, Trace
 
 BRANCH_OF_TAG: dict[str, Branch] = {"T": "text", "G": "graph", "V": "visual"}
 
@@ -127,6 +128,18 @@ def leave_out(item_id: str, tag: str, left_out: bool = False) -> str:
 def tags_by_item(prompt: Prompt | None) -> dict[str, str]:
     """Item id -> tag, as the prompt holds them."""
     return {item: tag for tag, item in prompt.tags.items()} if prompt else {}
+
+
+def left_out_tags(trace: Trace) -> dict[str, str]:
+    """Item id -> tag of what was left out of the prompt, in the prompt's order; the tag is the one it had when it was in."""
+    found = trace.evidence
+    ranked = [("T", hit.item_id, hit.rank) for hit in (found.text.hits if found.text else ())]
+    ranked += [
+        ("G", triple_item(fact.triple_ids[0]), n) for n, fact in enumerate(found.graph.facts if found.graph else (), 1)
+    ]
+    ranked += [("V", hit.item_id, hit.rank) for hit in (found.visual.hits if found.visual else ())]
+    left_out = frozenset(trace.excluded)
+    return {item: f"{letter}{rank}" for letter, item, rank in ranked if item in left_out}
 
 
 def title_of(document_id: str, corpus: Corpus) -> str:
