@@ -111,6 +111,8 @@ PRICES = (
 BARS = "Bar: the ranker's score against its best one in this list."
 
 NO_BOXES = "This answer used nothing on this page."
+CITED_WORDS = "words the answer took"
+OTHER_PAGES = "Sent too, from other pages:"
 NO_IMAGE = "This corpus keeps no picture of this page; its text follows."
 
 ACCESS: dict[str, tuple[str, str]] = {
