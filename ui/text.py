@@ -208,7 +208,9 @@ VERDICTS = {
 
 INFLUENCE = "Leave each of the {items} out in turn, and see whether the answer changes."
 INFLUENCE_PRICE = "{calls} of {label}, {tokens} input tokens in all, {price}."
-INFLUENCE_BAR = "Bar: the share of words that differ from the answer above, 0 for the same words and 1 for none in common; citations don't count."
+INFLUENCE_BAR = (
+    "Bar: share of words that differ from the answer above, from 0 (the same) to 1 (none in common); tags don't count."
+)
 INFLUENCE_NONE = (
     "No single item was needed: what the answer says stands more than once in the prompt, or nowhere. Leave several out together to "
     "find out."

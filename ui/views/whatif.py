@@ -273,13 +273,12 @@ def summary(known: Sequence[Influence], total: int, running: bool) -> str:
         return "Leaving the first item out …" if running else "Nothing was measured."
     changed = [one.tag for one in known if one.changed]
     failed = sum(one.outcome == "failed" for one in known)
-    told = (
-        f"Without {', '.join(changed)} the answer changes"
-        if changed
-        else "No item changes the answer when it is left out"
-    )
     rest = len(known) - len(changed) - failed
-    parts = [f"{told}; {plural(rest, 'other') if changed else rest} {'make' if rest != 1 else 'makes'} no difference"]
+    if changed:
+        others = {0: "", 1: "; the other one makes no difference"}.get(rest, f"; the other {rest} make no difference")
+        parts = [f"Without {', '.join(changed)} the answer changes{others}"]
+    else:
+        parts = ["No item changes the answer when it is left out"]
     if failed:
         parts.append(f"{plural(failed, 'call')} failed and {'are' if failed != 1 else 'is'} not counted")
     if len(known) < total:
