@@ -231,6 +231,7 @@ COMPARE_EMPTY = (
 COMPARE_ESTIMATE = "{answers} ≈ {about} in all, at most {limit}. Nothing has been sent: press the button again to ask."
 COMPARE_ASK = "Compare"
 COMPARE_ASK_PAID = "Ask for ≈ {about}"
+COMPARE_ASK_UNKNOWN = "Ask at unknown cost"
 PICKER = "Question set"
 PICKER_NOTE = "{questions} with reference answers"
 

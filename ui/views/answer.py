@@ -4,7 +4,7 @@ decision."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rag.difference import Span
 from rag.types import Citation, GateDecision, Trace
@@ -187,9 +187,15 @@ _BODIES = {
 }
 
 
-def with_chips(text: str, citations: tuple[Citation, ...], changed: Sequence[Span] = (), element: str = "ins") -> str:
-    """The answer with a chip in place of every cited tag; ``[T1, G2]`` becomes two chips. Spans of ``text`` that ``changed``
-    names are marked as ``element``."""
+def with_chips(
+    text: str,
+    citations: tuple[Citation, ...],
+    changed: Sequence[Span] = (),
+    element: str = "ins",
+    chip: Callable[[str, str], str] = tag_chip,
+) -> str:
+    """The answer with a chip (made from tag and item id) in place of every cited tag; ``[T1, G2]`` becomes two chips. Spans of
+    ``text`` that ``changed`` names are marked as ``element``."""
     pieces, position = [], 0
     for number, citation in enumerate(citations):
         between = text[position : citation.start]
@@ -197,7 +203,7 @@ def with_chips(text: str, citations: tuple[Citation, ...], changed: Sequence[Spa
             start = position + (number > 0 and between.startswith("]"))
             end = citation.start - between.endswith("[")
             pieces.append(_marked(text, start, end, changed, element))
-        pieces.append(tag_chip(citation.tag, citation.item_id))
+        pieces.append(chip(citation.tag, citation.item_id))
         position = citation.end
     start = position + (bool(citations) and text.startswith("]", position))
     pieces.append(_marked(text, start, len(text), changed, element))
