@@ -97,10 +97,9 @@ window.fusebox = (() => {
     if (data.fusebox === "ready") {
       frame.dataset.ready = "true";
       tell(frame, { theme: isDark() ? "dark" : "light" });
-      const box = frame.parentElement.querySelector("[data-graph-dropped]");
-      if (box) tell(frame, { dropped: box.checked });
+      api.graphReady?.(frame);
     }
-    if (data.fusebox === "fact" && typeof data.item === "string") flash(item(data.item));
+    else api.onGraphClick?.(frame, data);
   }
 
   // --- what a screen reader hears when an answer is there -----------------------------------------------------------------
@@ -241,9 +240,6 @@ window.fusebox = (() => {
   });
   document.addEventListener("change", (event) => {
     if (event.target.closest?.("#generator")) showField();
-    const box = event.target.closest?.("[data-graph-dropped]");
-    const frame = box?.closest(".fb-graph")?.querySelector("iframe");
-    if (frame) tell(frame, { dropped: box.checked });
   });
   document.addEventListener("keydown", (event) => {
     const field = event.target.closest?.(".fb-key input") && event.target.closest(".fb-key");

@@ -133,7 +133,7 @@ def test_the_frames_data_is_json_in_a_fragment_with_short_clean_strings(small: C
     source = next(link for link in Shape(document).links if link.startswith(graph.FRAME_URL))
     assert re.fullmatch(r"[A-Za-z0-9%._~#/-]+", source)
     data = json.loads(unquote(source.split("#", 1)[1]))
-    assert [edge["sent"] for edge in data["edges"]] == [True, True, False, False]
+    assert [edge["kind"] for edge in data["edges"]] == ["sent", "sent", "page not retrieved", "entity too short"]
     for part in (*data["nodes"], *data["edges"]):
         assert len(part["label"]) <= graph.MAX_LABEL_CHARS
         assert len(part["title"]) <= 400
@@ -392,7 +392,7 @@ def test_the_graph_column_counts_lists_and_gives_reasons(small: Corpus) -> None:
     text = "".join(Shape(document).text)
     assert "2 facts sent · 300 dropped" in text
     assert "page not retrieved 299" in text and "entity too short 1" in text and "duplicate" not in text
-    assert "2 of 300 are listed." in text and "draw dropped facts (2 of 300)" in text
+    assert "2 of 300 are listed." in text and "page not retrieved 1 of 299" in text
     assert re.findall(r'data-item="(triple:\d)"', document) == ["triple:0", "triple:1"]
 
 

@@ -11,6 +11,7 @@ import gradio as gr
 
 from rag.generators.registry import GeneratorSpec
 from rag.systems import CHOICES, LIMITS, SYSTEMS
+from ui import graph_desk
 from ui import text as words
 from ui.handlers import DEFAULT_SYSTEM, KNOBS, OUTPUTS, Handlers
 from ui.history_desk import HistoryDesk
@@ -41,9 +42,7 @@ class Knob:
 SETTINGS: dict[str, Knob] = {
     "text_ranker": Knob("Text ranker", "dense is the study's; hybrid fuses both", {"bm25": "BM25"}),
     "text_k": Knob("Chunks", "passages sent"),
-    "graph_mode": Knob(
-        "Graph facts from", "open drops the page filter", {"provenance": "retrieved pages", "open": "everywhere"}
-    ),
+    "graph_mode": Knob("Graph facts from", "open drops the page filter", words.GRAPH_MODES),
     "max_facts": Knob("Facts at most", "sent to the generator"),
     "visual_ranker": Knob("Visual ranker", "auto is fused where CLIP is there, else proxy", {"clip": "CLIP"}),
     "visual_depth": Knob("Crops scored", "listed; what is sent is the gate's affair"),
@@ -113,6 +112,7 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
         handlers.open_page, [trace], viewer, show_progress="hidden", api_visibility="private", queue=False
     )
     opening.then(None, js="() => window.fusebox.showPage()", **quiet)
+    graph_desk.wire(handlers.shelf, trace, controls["graph_mode"], quiet)
     _agree(controls, quiet)
     if own_keys:
         page.load(handlers.session, None, _html("", "session"), **quiet)

@@ -1,25 +1,35 @@
-"""The graph column: a drawing in a sandboxed frame, and a table that says the same to those who can't use it.
+"""The graph column: the question with its entities marked, a drawing in a sandboxed frame, and tables that say the same to
+those who can't use it.
 
 The drawing's data travels in the frame's URL fragment, which no server sees; the frame (``ui/frame.py``) reads it as
-JSON and hands labels and tooltips to vis-network as text.
+JSON and hands labels and tooltips to vis-network as text. What a click asks for (``ui/graph_desk.py``) is drawn by
+``statement``, ``around`` and ``other_mode``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2s
+from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
 from rag.corpus import Corpus
+from rag.graph import Match, Neighbours, fold
 from rag.prompt import triple_item
-from rag.types import Fact, GraphEvidence, Trace, Triple
+from rag.statement import stated
+from rag.types import Chunk, Fact, GraphEvidence, Trace, Triple
 from ui import text as words
 from ui.views.markup import (
+    bdi,
     clean,
     column,
     empty,
     esc,
+    leave_out,
     name,
     page_button,
     plural,
@@ -29,9 +39,25 @@ from ui.views.markup import (
 
 FRAME_URL = "fusebox/graph"
 MAX_DRAWN_DROPPED = 12
-MAX_LISTED_DROPPED = 200
+MAX_LISTED_DROPPED = 50
+"""Dropped facts in the drawing and in the table, of each reason."""
 MAX_LABEL_CHARS = 24
 MAX_EDGE_LABEL_CHARS = 22
+MAX_TITLE_CHARS = 100
+MAX_LANES = 4
+
+DASHES: dict[str, tuple[int, ...]] = {
+    "sent": (),
+    "left out": (12, 5),
+    "over the limit": (8, 4),
+    "page not retrieved": (4, 4),
+    "entity too short": (1, 4),
+    "duplicate": (9, 3, 2, 3),
+    "neighbour": (),
+}
+"""Layer of the drawing -> dash pattern of its edges, in pixels; ``sent`` is twice as thick as ``neighbour``."""
+
+_BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def render(trace: Trace | None, corpus: Corpus) -> str:
@@ -42,107 +68,244 @@ def render(trace: Trace | None, corpus: Corpus) -> str:
     if "graph" not in trace.system.branches:
         return column("graph", "Graph", "off", empty(words.OFF["graph"]))
     found = trace.evidence.graph
-    if found is None:
+    if found is None or trace.prompt is None:
         return column("graph", "Graph", total, empty(words.WAITING["graph"]))
     dropped = sum(found.rejected_counts.values())
-    count = f"{plural(len(found.facts), 'fact')} sent · {dropped:,} dropped"
+    sent = sum(item_of(fact) in trace.prompt.tags.values() for fact in found.facts)
+    left = len(found.facts) - sent
+    parts = (f"{plural(sent, 'fact')} sent", f"{left:,} left out" if left else "", f"{dropped:,} dropped")
+    count = " · ".join(part for part in parts if part)
     if not found.entities and not found.rejected:
-        return column("graph", "Graph", count, empty(words.NOTHING["graph"]))
-    body = _entities(found) + _drawing(found, trace, corpus) + _sent(found, trace, corpus) + _dropped(found, corpus)
+        return column("graph", "Graph", count, empty(words.NOTHING["graph"]) + _mode(found))
+    body = (
+        _entities(found, trace, corpus)
+        + _drawing(found, trace, corpus)
+        + _kept(found, trace, corpus)
+        + _mode(found)
+        + _dropped(found, corpus)
+    )
     return column("graph", "Graph", count, body)
 
 
-def _entities(found: GraphEvidence) -> str:
-    if not found.entities:
-        return ""
-    chips = "".join(f"<li>{name(entity)}</li>" for entity in found.entities)
+def item_of(fact: Fact) -> str:
+    """A fact's item id."""
+    return triple_item(fact.triple_ids[0])
+
+
+# --- the question ----------------------------------------------------------------------------------------------------
+
+
+def _entities(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
+    chips = "".join(f"<li>{_chip(n, entity, corpus)}</li>" for n, entity in enumerate(found.entities))
+    shown = f'<ul class="fb-entities" aria-label="Entities in the question">{chips}</ul>' if chips else ""
     none = f'<p class="fb-hint">{esc(words.NO_FACT)}</p>' if not found.facts else ""
-    return f'<ul class="fb-entities" aria-label="Entities in the question">{chips}</ul>{none}'
+    return _question(trace, corpus) + shown + none
+
+
+def _chip(number: int, entity: str, corpus: Corpus) -> str:
+    total = corpus.graph.neighbours(entity, 0).total
+    return _around_button(f"q:{number}", entity, total, "fb-entity")
+
+
+def _around_button(reference: str, entity: str, total: int, kind: str) -> str:
+    """Shows and takes away the neighbours of an entity."""
+    title = f"{plural(total, 'fact')} of the whole corpus; show its neighbours, or take them away"
+    return (
+        f'<button type="button" class="{kind}" data-around="{esc(reference)}" data-node="{node_id(entity)}"'
+        f' aria-pressed="false" title="{esc(title)}">{name(entity)} <span class="fb-degree">{total:,}</span></button>'
+    )
+
+
+def _question(trace: Trace, corpus: Corpus) -> str:
+    """The question with every place marked where an entity stands; places that overlap are underlined one below the other."""
+    matches = corpus.graph.match(trace.question, 1)
+    if not matches:
+        return ""
+    least = trace.system.min_entity_chars
+    short = {match for match in matches if len(fold(match.entity)) < least}
+    spans = [
+        Marked(match.start, match.end, f"lane-{lane}{' short' if match in short else ''}", _told(match, least, short))
+        for match, lane in zip(matches, lanes(matches), strict=True)
+    ]
+    return f'<p class="fb-asked" dir="auto">{layered(trace.question, spans)}</p>'
+
+
+def _told(match: Match, least: int, short: Iterable[Match]) -> str:
+    entity = shorten(match.entity, MAX_TITLE_CHARS)
+    return f"{entity} (not looked up: shorter than {least} characters)" if match in short else entity
+
+
+def lanes(matches: Sequence[Match]) -> list[int]:
+    """For each match (by start) the first of ``MAX_LANES`` underlines that no other one needs there; the last is shared."""
+    ends = [0] * MAX_LANES
+    taken = []
+    for match in matches:
+        lane = next((n for n, end in enumerate(ends) if end <= match.start), MAX_LANES - 1)
+        ends[lane] = max(ends[lane], match.end)
+        taken.append(lane)
+    return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A run of a text, the classes that mark it, and what its tooltip says."""
+
+    start: int
+    end: int
+    kind: str
+    title: str
+
+
+def layered(text: str, spans: Sequence[Marked], start: int = 0, end: int | None = None) -> str:
+    """``text[start:end]`` as HTML with runs marked, which may overlap: a piece that several share has the classes of all."""
+    end = len(text) if end is None else end
+    shown = clean(text)
+    bounds = sorted({start, end, *(edge for span in spans for edge in (span.start, span.end) if start < edge < end)})
+    pieces = []
+    for left, right in pairwise(bounds):
+        over = [span for span in spans if span.start <= left and right <= span.end]
+        piece = esc(shown[left:right])
+        if over:
+            kind = " ".join(dict.fromkeys(span.kind for span in over))
+            title = " · ".join(dict.fromkeys(span.title for span in over))
+            piece = f'<mark class="fb-layer {esc(kind)}" title="{esc(title)}">{piece}</mark>'
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+# --- the drawing -----------------------------------------------------------------------------------------------------
 
 
 def _drawing(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
     data = payload(found, trace, corpus)
     source = f"{FRAME_URL}#{quote(json.dumps(data, ensure_ascii=True, separators=(',', ':')), safe='')}"
-    drawn = sum(1 for edge in data["edges"] if not edge["sent"])
-    total = sum(found.rejected_counts.values())
-    toggle = ""
-    if drawn:
-        limit = f"{drawn} of {total:,}" if drawn < total else f"{total:,}"
-        state = "" if found.facts else " checked"
-        box = f'<input type="checkbox" data-graph-dropped{state}>'
-        toggle = f'<label class="fb-check">{box} draw dropped facts ({limit})</label>'
-    title = f"Drawing of {plural(len(found.facts), 'fact')}; the table below says the same"
+    title = f"Drawing of {plural(len(found.facts), 'fact')}; the tables below say the same"
     return (
         f'<div class="fb-graph"><iframe sandbox="allow-scripts" tabindex="-1" src="{esc(source)}" title="{esc(title)}"'
-        f' referrerpolicy="no-referrer" '
-        f'loading="lazy"></iframe>{toggle}</div>'
+        f' referrerpolicy="no-referrer" loading="lazy"></iframe>{_layers(data, found)}'
+        f'<p class="fb-sr" role="status" data-graph-status></p><div data-graph-said></div><div data-graph-around></div>'
+        f"</div>"
     )
+
+
+def _layers(data: Mapping[str, Any], found: GraphEvidence) -> str:
+    """Legend of the drawing; what was dropped can be switched on and off, reason by reason."""
+    drawn: dict[str, int] = {}
+    for edge in data["edges"]:
+        drawn[edge["kind"]] = drawn.get(edge["kind"], 0) + 1
+    rows = []
+    for kind, dashes in DASHES.items():
+        if kind not in drawn:
+            continue
+        line = (
+            f'<svg class="fb-line {_slug(kind)}" viewBox="0 0 30 6" aria-hidden="true"><line x1="1" y1="3" x2="29" y2="3"'
+            f' stroke-dasharray="{" ".join(map(str, dashes))}"/></svg>'
+        )
+        if kind not in found.rejected_counts:
+            rows.append(f"<span>{line}{esc(kind)} <b>{drawn[kind]}</b></span>")
+            continue
+        total = found.rejected_counts[kind]
+        count = f"{drawn[kind]} of {total:,}" if drawn[kind] < total else f"{total:,}"
+        checked = " checked" if kind in data["on"] else ""
+        box = f'<input type="checkbox" data-layer="{esc(kind)}"{checked}>'
+        rows.append(f'<label class="fb-check">{box}{line}{esc(kind)} <b>{count}</b></label>')
+    return f'<div class="fb-layers" role="group" aria-label="Facts in the drawing">{"".join(rows)}</div>'
+
+
+def _slug(kind: str) -> str:
+    return kind.replace(" ", "-")
+
+
+def node_id(entity: str) -> str:
+    """What an entity is called in the drawing: the same for every spelling, and short for names of any length."""
+    return blake2s(fold(entity).encode("utf-8", "replace"), digest_size=6).hexdigest()
 
 
 def payload(found: GraphEvidence, trace: Trace, corpus: Corpus) -> dict[str, Any]:
-    """Nodes and edges for the frame; every string is cut and clean, and stays text there."""
+    """Nodes and edges for the frame, and which layers are on; every string is cut and clean, and stays text there."""
     tags = tags_by_item(trace.prompt)
-    matched = {entity.casefold() for entity in found.entities}
     nodes: dict[str, dict[str, Any]] = {}
-    edges: list[dict[str, Any]] = []
-    sent = [(fact, "") for fact in found.facts]
-    dropped = [(r.fact, r.reason) for r in found.rejected if r.reason != "duplicate"][:MAX_DRAWN_DROPPED]
-    for fact, reason in (*sent, *dropped):
-        triple = corpus.triples[fact.triple_ids[0]]
-        ends = [_node(nodes, end, matched, sent=not reason) for end in (triple.subject, triple.object)]
-        edges.append(_edge(ends, fact, triple, reason, tags))
-    for entity in found.entities:
-        if entity.casefold() not in nodes:
-            _node(nodes, entity, matched, sent=True)
-    return {"nodes": list(nodes.values()), "edges": edges, "dropped": not found.facts}
+    matched = {node_id(entity) for entity in found.entities}
+    edges = [
+        _edge(nodes, fact.triple_ids[0], kind, corpus, tags.get(item_of(fact), "")) for fact, kind in drawn(found, tags)
+    ]
+    for number, entity in enumerate(found.entities):
+        _node(nodes, entity, f"q:{number}")
+    for node in nodes.values():
+        node["matched"] = node["id"] in matched
+    on = ["sent", "left out", "neighbour", *(() if found.facts else found.rejected_counts)]
+    return {"nodes": list(nodes.values()), "edges": edges, "on": on, "dashes": DASHES}
 
 
-def _node(nodes: dict[str, dict[str, Any]], entity: str, matched: Iterable[str], *, sent: bool) -> int:
-    key = " ".join(entity.split()).casefold()
-    node = nodes.setdefault(
+def drawn(found: GraphEvidence, tags: Mapping[str, str]) -> Iterator[tuple[Fact, str]]:
+    """The facts of the drawing with the layer that each is in."""
+    for fact in found.facts:
+        yield fact, "sent" if item_of(fact) in tags else "left out"
+    counts: dict[str, int] = {}
+    for rejected in found.rejected:
+        counts[rejected.reason] = counts.get(rejected.reason, 0) + 1
+        if counts[rejected.reason] <= MAX_DRAWN_DROPPED:
+            yield rejected.fact, rejected.reason
+
+
+def _node(nodes: dict[str, dict[str, Any]], entity: str, reference: str) -> str:
+    key = node_id(entity)
+    label = _told_name(entity)
+    nodes.setdefault(
         key,
         {
-            "id": len(nodes),
-            "label": shorten(clean(entity), MAX_LABEL_CHARS),
-            "title": shorten(clean(entity), 300),
-            "matched": key in matched,
-            "sent": False,
+            "id": key,
+            "ref": reference,
+            "label": shorten(label, MAX_LABEL_CHARS),
+            "title": shorten(label, 300),
+            "matched": False,
         },
     )
-    node["sent"] = node["sent"] or sent
-    identity: int = node["id"]
-    return identity
+    return key
 
 
-def _edge(ends: list[int], fact: Fact, triple: Triple, reason: str, tags: Mapping[str, str]) -> dict[str, Any]:
-    item = triple_item(fact.triple_ids[0])
-    tag = "" if reason else tags.get(item, "")
-    told = f"{triple.subject} · {triple.relation} · {triple.object}"
+def _told_name(text: str) -> str:
+    """Text for the drawing, which knows no markup: clean, and without the characters that turn the writing direction
+    round for whatever follows."""
+    return clean(_BIDI.sub("", text))
+
+
+def _edge(nodes: dict[str, dict[str, Any]], triple_id: int, kind: str, corpus: Corpus, tag: str = "") -> dict[str, Any]:
+    triple = corpus.triples[triple_id]
+    parts = (triple.subject, triple.relation, triple.object)
+    # First-strong isolates, so that names of another writing direction keep their place between the dots.
+    told = " · ".join(f"\u2068{shorten(_told_name(part), MAX_TITLE_CHARS)}\u2069" for part in parts)
+    why = "" if kind == "sent" else f" ({kind})" if kind in ("left out", "neighbour") else f" (dropped: {kind})"
     return {
-        "from": ends[0],
-        "to": ends[1],
-        "label": shorten(clean(triple.relation), MAX_EDGE_LABEL_CHARS),
-        "title": shorten(clean(f"{tag} {told}".strip() + (f" (dropped: {reason})" if reason else "")), 400),
-        "sent": not reason,
-        "item": item,
+        "id": triple_item(triple_id),
+        "from": _node(nodes, triple.subject, f"s:{triple_id}"),
+        "to": _node(nodes, triple.object, f"o:{triple_id}"),
+        "label": shorten(_told_name(triple.relation), MAX_EDGE_LABEL_CHARS),
+        "title": f"{tag} {told}{why}".strip(),
+        "kind": kind,
     }
 
 
-def _sent(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _kept(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
+    """The facts that retrieval kept: in the prompt, or left out of it."""
     if not found.facts:
         return ""
     tags = tags_by_item(trace.prompt)
     rows = []
-    for fact in found.facts:
-        item = triple_item(fact.triple_ids[0])
+    for number, fact in enumerate(found.facts, 1):
+        item = item_of(fact)
         tag = tags.get(item, "")
-        badge = f'<span class="fb-tag graph">{esc(tag)}</span>' if tag else ""
+        badge = f'<span class="fb-tag graph">{esc(tag)}</span>' if tag else '<span class="fb-tag none">left out</span>'
+        tick = leave_out(item, f"G{number}", item in trace.excluded)
+        state = "" if tag else " left-out"
         rows.append(
-            f'<tr class="fb-item graph" data-item="{esc(item)}" tabindex="-1"><td>{badge}</td>'
-            f"<td>{_fact(fact, corpus)}</td>"
-            f"<td>{_place(fact, corpus)}</td></tr>"
+            f'<tr class="fb-item graph{state}" data-item="{esc(item)}" tabindex="-1"><td>{badge}</td>'
+            f"<td>{_fact(fact, corpus)}</td><td>{_place(fact.triple_ids[0], corpus)}{tick}</td></tr>"
         )
-    head = "<thead><tr><th scope=col>tag</th><th scope=col>fact sent</th><th scope=col>from</th></tr></thead>"
+    head = "<thead><tr><th scope=col>tag</th><th scope=col>fact</th><th scope=col>from</th></tr></thead>"
     return (
         f'<table class="fb-table fb-facts"><caption class="fb-sr">Facts in the prompt</caption>{head}'
         f"<tbody>{''.join(rows)}</tbody></table>"
@@ -150,42 +313,211 @@ def _sent(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
 
 
 def _fact(fact: Fact, corpus: Corpus) -> str:
-    triple = corpus.triples[fact.triple_ids[0]]
-    parts = (name(triple.subject), f'<span class="fb-relation">{name(triple.relation)}</span>', name(triple.object))
-    times = (
-        f' <span class="fb-times" title="stated {len(fact.triple_ids)} times">×{len(fact.triple_ids)}</span>'
-        if len(fact.triple_ids) > 1
-        else ""
+    times = len(fact.triple_ids)
+    more = f' <span class="fb-times" title="stated {times} times">×{times}</span>' if times > 1 else ""
+    return _stated(fact.triple_ids[0], corpus) + more
+
+
+def _stated(triple_id: int, corpus: Corpus) -> str:
+    """Subject, relation, object; the relation opens the sentence that states them."""
+    triple = corpus.triples[triple_id]
+    relation = name(triple.relation if triple.relation.strip() else "…")
+    button = (
+        f'<button type="button" class="fb-relation" data-said="{triple_item(triple_id)}" aria-expanded="false"'
+        f' title="the sentence that says so">{relation}</button>'
     )
-    return f"{' '.join(parts)}{times}"
+    return f"{name(triple.subject)} {button} {name(triple.object)}"
 
 
-def _place(fact: Fact, corpus: Corpus) -> str:
-    page = corpus.pages[corpus.triples[fact.triple_ids[0]].page_id]
-    item = triple_item(fact.triple_ids[0])
+def _place(triple_id: int, corpus: Corpus) -> str:
+    page = corpus.pages[corpus.triples[triple_id].page_id]
     short = None if page.document == page.id else f"p. {page.number}"
-    return page_button(page, corpus, item, short)
+    return page_button(page, corpus, triple_item(triple_id), short)
 
 
 def _dropped(found: GraphEvidence, corpus: Corpus) -> str:
     total = sum(found.rejected_counts.values())
     if not total:
         return ""
-    counts = "".join(
-        f"<li>{esc(reason)} <b>{count:,}</b></li>" for reason, count in found.rejected_counts.items() if count
-    )
-    listed = found.rejected[:MAX_LISTED_DROPPED]
-    rows = "".join(
-        f"<tr><td>{_fact(r.fact, corpus)}</td><td class=fb-dropwhy>{esc(r.reason)}</td><td>{_place(r.fact, corpus)}</td></tr>"
-        for r in listed
-    )
-    more = f'<p class="fb-hint">{len(listed)} of {total:,} are listed.</p>' if len(listed) < total else ""
-    head = "<thead><tr><th scope=col>fact</th><th scope=col>why it was dropped</th><th scope=col>from</th></tr></thead>"
+    counts = {reason: count for reason, count in found.rejected_counts.items() if count}
+    summary = "".join(f"<li>{esc(reason)} <b>{count:,}</b></li>" for reason, count in counts.items())
+    groups, listed = "", 0
+    for reason, count in counts.items():
+        facts = [r.fact for r in found.rejected if r.reason == reason][:MAX_LISTED_DROPPED]
+        listed += len(facts)
+        groups += _group(reason, count, facts, corpus)
+    more = f'<p class="fb-hint">{listed} of {total:,} are listed.</p>' if listed < total else ""
+    head = "<thead><tr><th scope=col>fact</th><th scope=col>from</th></tr></thead>"
     table = (
-        '<table class="fb-table fb-facts dropped"><caption class="fb-sr">Facts dropped</caption>'
-        f"{head}<tbody>{rows}</tbody></table>"
+        f'<table class="fb-table fb-facts dropped"><caption class="fb-sr">Facts dropped</caption>{head}{groups}</table>'
     )
     return (
-        f'<details class="fb-dropped"><summary>{total:,} dropped <ul class="fb-reasons">{counts}</ul>'
-        f"</summary>{table if rows else ''}{more}</details>"
+        f'<details class="fb-dropped"><summary>{total:,} dropped <ul class="fb-reasons">{summary}</ul>'
+        f"</summary>{table if listed else ''}{more}</details>"
     )
+
+
+def _group(reason: str, count: int, facts: Sequence[Fact], corpus: Corpus) -> str:
+    if not facts:
+        return ""
+    shown = f"{len(facts)} of {count:,}" if len(facts) < count else f"{count:,}"
+    rows = "".join(
+        f'<tr class="fb-dropped-fact"><td>{_fact(fact, corpus)}</td><td>{_place(fact.triple_ids[0], corpus)}</td></tr>'
+        for fact in facts
+    )
+    return f'<tbody><tr><th colspan="2" scope="rowgroup">{esc(reason)} <b>{shown}</b></th></tr>{rows}</tbody>'
+
+
+# --- what a click asks for -------------------------------------------------------------------------------------------
+
+
+def statement(trace: Trace, corpus: Corpus, triple_id: int) -> str:
+    """A triple with the sentence that states it, its page, and the way to the neighbours of both ends."""
+    triple = corpus.triples[triple_id]
+    item = triple_item(triple_id)
+    fate = _fate(trace, triple_id)
+    ends = "".join(
+        _around_button(f"{end}:{triple_id}", entity, corpus.graph.neighbours(entity, 0).total, "fb-neighbour")
+        for end, entity in (("s", triple.subject), ("o", triple.object))
+        if entity.strip()
+    )
+    page = page_button(corpus.pages[triple.page_id], corpus, item)
+    return (
+        f'<div class="fb-said" data-fact="{esc(item)}"><p class="fb-said-head">{_words_of(triple)}'
+        f'<span class="fb-fate">{esc(fate)}</span></p>{_sentence(triple, corpus.chunks[triple.chunk_id])}'
+        f'<p class="fb-said-foot"><span>Page: {page}</span><span class="fb-ends">Neighbours of {ends}</span></p></div>'
+    )
+
+
+def _words_of(triple: Triple) -> str:
+    return f'<span>{name(triple.subject)} <span class="fb-relation">{name(triple.relation)}</span> {name(triple.object)}</span>'
+
+
+def _fate(trace: Trace, triple_id: int) -> str:
+    """What became of a triple in this answer."""
+    found, tags = trace.evidence.graph, tags_by_item(trace.prompt)
+    if found is None:
+        return ""
+    for fact in found.facts:
+        if triple_id in fact.triple_ids:
+            tag = tags.get(item_of(fact), "")
+            return f"sent as {tag}" if tag else "left out"
+    reason = next((r.reason for r in found.rejected if triple_id in r.fact.triple_ids), "")
+    return f"dropped: {reason}" if reason else "a neighbour, not looked up for this question"
+
+
+def _sentence(triple: Triple, chunk: Chunk) -> str:
+    said = stated(triple, chunk.text)
+    if said is None:
+        return f'<p class="fb-hint">{esc(words.NO_SENTENCE)}</p><blockquote dir="auto">{esc(chunk.text)}</blockquote>'
+    marks = [
+        Marked(*span, kind, kind)
+        for kind, spans in (("subject", said.subject), ("object", said.object))
+        for span in spans
+    ]
+    shown = layered(chunk.text, marks, said.start, said.end)
+    before = "… " if said.start == 0 and chunk.start > 0 else ""
+    after = " …" if said.end == len(chunk.text) and chunk.text[-1:] not in ".!?" else ""
+    hint = "" if said.verbatim else f'<p class="fb-hint">{esc(words.CLOSEST_SENTENCE)}</p>'
+    return f'{hint}<blockquote dir="auto">{before}{shown}{after}</blockquote>'
+
+
+def around(found: Neighbours, corpus: Corpus, matched: Iterable[str]) -> str:
+    """The edges of one entity as a table, with the same for the drawing.
+
+    Args:
+        found: the edges, up to the limit.
+        corpus: where they are.
+        matched: the question's entities, which the drawing shows in their own way.
+    """
+    nodes: dict[str, dict[str, Any]] = {}
+    edges = [_edge(nodes, triple_id, "neighbour", corpus) for triple_id in found.triple_ids]
+    known = {node_id(entity) for entity in matched}
+    for node in nodes.values():
+        node["matched"] = node["id"] in known
+    data = json.dumps({"nodes": list(nodes.values()), "edges": edges}, separators=(",", ":"))
+    shown = len(found.triple_ids)
+    count = f"showing {shown} of {found.total:,}" if shown < found.total else f"all {found.total:,}"
+    rows = "".join(f"<tr><td>{_stated(n, corpus)}</td><td>{_place(n, corpus)}</td></tr>" for n in found.triple_ids)
+    close = (
+        '<button type="button" class="fb-small" data-around-close aria-label="Take these neighbours away">✕</button>'
+    )
+    return (
+        f'<section class="fb-around" data-node="{node_id(found.entity)}" data-drawn="{esc(data)}"'
+        f' data-told="{esc(f"Neighbours of {shorten(clean(found.entity))}: {count}")}">'
+        f"<header><p>Neighbours of <b>{name(found.entity)}</b> <span>{count}</span></p>{close}</header>"
+        f'<div class="fb-scroll" tabindex="0" role="region" aria-label="Neighbours, scrollable">'
+        f'<table class="fb-table fb-facts dropped"><caption class="fb-sr">Neighbours</caption>'
+        f"<thead><tr><th scope=col>fact</th><th scope=col>from</th></tr></thead><tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _mode(found: GraphEvidence) -> str:
+    """Where this answer's facts may come from, and a question about the other way."""
+    here, other = words.GRAPH_MODES[found.mode], other_of(found.mode)
+    return (
+        f'<div class="fb-mode"><p>Facts from <b>{esc(here)}</b>. <button type="button" class="fb-link"'
+        f' data-other-mode="{esc(other)}" aria-expanded="false">What would “{esc(words.GRAPH_MODES[other])}” have sent?'
+        f"</button></p><div data-graph-other></div></div>"
+    )
+
+
+def other_of(mode: str) -> str:
+    """The other graph mode."""
+    return next(other for other in words.GRAPH_MODES if other != mode)
+
+
+def other_mode(trace: Trace, corpus: Corpus, mode: str, facts: Sequence[Fact]) -> str:
+    """What the lookup in another mode, just made, would have put into the prompt, against what this answer got.
+
+    Args:
+        trace: the answer.
+        corpus: where the triples are.
+        mode: the other mode.
+        facts: what would have been sent.
+    """
+    tags = tags_by_item(trace.prompt)
+    found = trace.evidence.graph.facts if trace.evidence.graph else ()
+    here = {fold(fact.text): fact for fact in found if item_of(fact) in tags}
+    there = {fold(fact.text): fact for fact in facts}
+    come = [fact for key, fact in there.items() if key not in here]
+    go = [fact for key, fact in here.items() if key not in there]
+    label = words.GRAPH_MODES[mode]
+    told = (
+        f"Looked up just now: “{label}” would have sent {plural(len(facts), 'fact')} instead of {len(here):,}; "
+        f"{len(here) - len(go):,} the same, {len(come):,} new, {len(go):,} gone."
+    )
+    groups = _compared("new", come, corpus) + _compared("gone", go, corpus)
+    head = "<thead><tr><th scope=col>fact</th><th scope=col>from</th></tr></thead>"
+    table = (
+        f'<div class="fb-scroll" tabindex="0" role="region" aria-label="Differences, scrollable">'
+        f'<table class="fb-table fb-facts dropped"><caption class="fb-sr">Differences</caption>{head}{groups}</table></div>'
+    )
+    return (
+        f'<div class="fb-other" data-mode="{esc(mode)}"><p class="fb-hint">{esc(told)}</p>{table if groups else ""}'
+        f'<p><button type="button" class="fb-small" data-set-mode="{esc(mode)}">Use “{esc(label)}” from the next question on'
+        f"</button></p></div>"
+    )
+
+
+def _compared(what: str, facts: Sequence[Fact], corpus: Corpus) -> str:
+    rows = "".join(
+        f"<tr><td>{_fact(fact, corpus)}</td><td>{_place(fact.triple_ids[0], corpus)}</td></tr>" for fact in facts
+    )
+    return (
+        f'<tbody><tr><th colspan="2" scope="rowgroup">{what} <b>{len(facts)}</b></th></tr>{rows}</tbody>'
+        if rows
+        else ""
+    )
+
+
+def mode_set(mode: str) -> str:
+    """The control was set."""
+    return (
+        f'<p class="fb-hint" data-mode-set="{esc(mode)}">{esc(words.MODE_SET.format(mode=words.GRAPH_MODES[mode]))}</p>'
+    )
+
+
+def refusal(message: str) -> str:
+    """Why a click has no answer."""
+    return f'<p class="fb-hint" role="alert" data-refused>{bdi(message)}</p>'
