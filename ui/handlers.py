@@ -23,7 +23,7 @@ from rag.types import Estimate, System, Trace
 from ui import text as words
 from ui.keydesk import KeyDesk
 from ui.shelf import Shelf
-from ui.views import answer, chunks, counters, crops, generators, graph, page, prompt
+from ui.views import answer, chunks, counters, crops, generators, graph, page, prompt, whatif
 
 KNOBS = ("payload", "text_ranker", "text_k", "graph_mode", "max_facts", "visual_ranker", "visual_depth")
 """The settings that the page offers, in the order of its inputs."""
@@ -33,8 +33,8 @@ DEFAULT_SYSTEM = "+both"
 REDRAW_S = 0.04
 """A growing answer is drawn at most this often."""
 
-VIEWS = ("answer", "counters", "text", "graph", "visual", "prompt", "estimates")
-CHANGED_BY_ANSWER = ("answer", "counters", "text", "prompt")
+VIEWS = ("answer", "counters", "whatif", "text", "graph", "visual", "influence", "prompt", "estimates")
+CHANGED_BY_ANSWER = ("answer", "counters", "text", "influence", "prompt")
 """The others stand since the prompt was built."""
 
 CONTROLS = ("trace", "ask", "stop")
@@ -78,6 +78,7 @@ class Handlers:
     access: Access = OPERATOR
     desk: KeyDesk | None = None
     _stops: dict[str, threading.Event] = field(default_factory=dict)
+    _turns: dict[str, int] = field(default_factory=dict)
 
     def ask(
         self, request: gr.Request, question: str, with_graph: bool, with_visual: bool, generator: str, *settings: Any
@@ -85,10 +86,11 @@ class Handlers:
         """Answer a question; yields updates for ``OUTPUTS``."""
         session = str(request.session_hash)
         stop = self._stops[session] = threading.Event()
+        self._next_turn(session)
         try:
             if self.desk is not None:
                 self.desk.admit(request)
-            running = _Running(self._spec(generator), self.shelf.of(session), stop)
+            running = _Running(self.spec(generator), self.shelf.of(session), stop)
             system = system_of(with_graph, with_visual, dict(zip(KNOBS, settings, strict=True)))
             yield from self._answer(question or "", system, running, self.access.for_session(session))
         except FuseboxError as error:
@@ -98,8 +100,20 @@ class Handlers:
             if self._stops.get(session) is stop:
                 del self._stops[session]
 
-    def _spec(self, name: str) -> GeneratorSpec:
+    def spec(self, name: str) -> GeneratorSpec:
+        """The generator to call.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
         return self.generators[name] if name in self.generators else generator_named(name)
+
+    def turn(self, session: str) -> int:
+        """Changes with every answer that takes the page of ``session``: what still runs for an earlier one is out of date."""
+        return self._turns.get(session, 0)
+
+    def _next_turn(self, session: str) -> None:
+        self._turns[session] = self.turn(session) + 1
 
     def _answer(self, question: str, system: System, running: _Running, access: Access) -> Iterator[Update]:
         yield self._update(trace=None, **_busy())
@@ -122,6 +136,7 @@ class Handlers:
             CorpusError: its corpus is not open here.
         """
         running = _Running(self.spec_of(trace), self.shelf.named(trace.corpus_id, session), threading.Event())
+        self._next_turn(session)
         return self._update(trace=trace, **self._views(trace, running, False), **_idle())
 
     def spec_of(self, trace: Trace) -> GeneratorSpec:
@@ -145,9 +160,11 @@ class Handlers:
             "counters": lambda: counters.render(
                 trace, tokens, spec.access == "embedded", self.elsewhere(trace, estimates)
             ),
+            "whatif": lambda: "",
             "text": lambda: chunks.render(trace, corpus),
             "graph": lambda: graph.render(trace, corpus),
             "visual": lambda: crops.render(trace, corpus),
+            "influence": lambda: whatif.offer(trace, spec),
             "prompt": lambda: prompt.render(trace, tokens, unfinished),
             "estimates": lambda: generators.estimates(estimates),
         }
@@ -193,6 +210,7 @@ class Handlers:
     def leave(self, request: gr.Request) -> None:
         """The page was closed: its keys are forgotten, and its choice of corpus."""
         self.shelf.leave(str(request.session_hash))
+        self._turns.pop(str(request.session_hash), None)
         if self.desk is not None:
             self.desk.forget(str(request.session_hash))
 
@@ -223,6 +241,10 @@ class Handlers:
             return page.render(trace, corpus, page_id, focus)
         except FuseboxError as error:
             return answer.problem(str(error))
+
+    def unchanged(self) -> Update:
+        """Updates for ``OUTPUTS`` that change nothing."""
+        return self._update()
 
     @staticmethod
     def _update(**changes: Any) -> Update:

@@ -21,7 +21,7 @@ from rag.systems import SYSTEMS
 from rag.types import Delta, Sent, Waiting
 from tests.scripted import DONE, Scripted, scripted
 from ui import text as words
-from ui.handlers import KNOBS, OUTPUTS, Handlers, system_of
+from ui.handlers import KNOBS, OUTPUTS, VIEWS, Handlers, system_of
 from ui.keydesk import COOKIE, KeyDesk
 from ui.shelf import Shelf
 from ui.tabs import explore
@@ -87,9 +87,9 @@ def test_an_answer_is_drawn_step_by_step_and_only_what_changed(small: Corpus) ->
     handlers = handlers_with(small, Delta("37 patients "), Delta("[T1]"), DONE)
     updates = list(handlers.ask(session(), QUESTION, True, True, "scripted", *DEFAULTS))
     assert drawn(updates[0]) == {"answer", "trace", "ask", "stop"}
-    assert drawn(updates[1]) == {"answer", "counters", "text", "graph", "visual", "prompt", "estimates", "trace"}
+    assert drawn(updates[1]) == {*VIEWS, "trace"}
     assert all(drawn(update) == {"answer"} for update in updates[2:-1])
-    assert drawn(updates[-1]) == {"answer", "counters", "text", "prompt", "trace", "ask", "stop"}
+    assert drawn(updates[-1]) == {"answer", "counters", "text", "influence", "prompt", "trace", "ask", "stop"}
     last = named(updates[-1])
     assert 'data-state="answered"' in last["answer"] and "37 patients" in last["answer"]
     assert last["trace"].system == explore.DEFAULT and last["trace"].generation.finish == "stop"

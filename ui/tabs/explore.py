@@ -16,6 +16,7 @@ from ui import text as words
 from ui.handlers import DEFAULT_SYSTEM, KNOBS, OUTPUTS, Handlers
 from ui.history_desk import HistoryDesk
 from ui.views import answer, chunks, counters, crops, generators, graph, prompt
+from ui.whatif_desk import WhatIfDesk
 
 DEFAULT = SYSTEMS[DEFAULT_SYSTEM]
 
@@ -62,6 +63,7 @@ class Explore:
     inputs: list[Any]
     outputs: list[Any]
     asked: Any
+    viewer: gr.HTML
 
     @property
     def restored(self) -> list[Any]:
@@ -117,8 +119,9 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
     if own_keys:
         page.load(handlers.session, None, _html("", "session"), **quiet)
         page.unload(handlers.leave)
-    explore = Explore(question, controls, trace, inputs, outputs, asking)
+    explore = Explore(question, controls, trace, inputs, outputs, asking, viewer)
     HistoryDesk(handlers).wire(history, explore, page)
+    WhatIfDesk(handlers).wire(explore, views["whatif"], views["influence"], concurrency)
     return explore
 
 
@@ -235,10 +238,13 @@ def _views(handlers: Handlers) -> dict[str, gr.HTML]:
             "answer": _html(answer.empty(len(corpus.documents)), "answer"),
             "counters": _html(counters.empty(), "counters"),
         }
+    views["whatif"] = WhatIfDesk.panel()
     with gr.Row(elem_id="columns", equal_height=True):
         views["text"] = _html(chunks.render(None, corpus), "text")
         views["graph"] = _html(graph.render(None, corpus), "graph")
         views["visual"] = _html(crops.render(None, corpus), "visual")
+    WhatIfDesk.bar()
+    views["influence"] = WhatIfDesk.influence()
     views["prompt"] = _html(prompt.empty(), "prompt")
     views["estimates"] = _html("", "estimates")
     return views
