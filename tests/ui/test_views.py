@@ -512,7 +512,8 @@ def test_a_page_that_does_not_exist_is_a_sentence(small: Corpus, wanted: str) ->
 def test_a_corpus_without_pictures_shows_the_pages_text(small: Corpus) -> None:
     bare = replace(small, pages={key: replace(p, image="") for key, p in small.pages.items()})
     document = page.render(trace(small), bare, "glioma_p001")
-    assert "The glioma trial enrolled 37 patients." in document and "<img" not in document
+    assert "The glioma trial enrolled 37 patients." in "".join(Shape(document).text) and "<img" not in document
+    assert '<mark class="fb-cited text"' in document
 
 
 # --- the prompt ------------------------------------------------------------------------------------------------------

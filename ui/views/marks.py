@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rag.generators.extractive.words import STOP, Token, tokens
-from rag.types import Trace
+from rag.types import BBox, Trace, Word
 from ui.views.markup import clean, esc
 
 MIN_RUN = 3
 """A run of this many words that answer and passage share counts as cited; shorter ones only if they hold a number or
 a name."""
+
+MAX_GAP = 2.5
+"""Words of one line stand at most this many line heights apart; a wider gap is between two columns."""
 
 _SENTENCE_ENDS = (". ", "? ", "! ", "\n")
 
@@ -54,7 +57,7 @@ def cited_spans(passage: str, sentences: Iterable[str]) -> list[tuple[int, int]]
             run = words[start : start + length]
             if length >= MIN_RUN or length == len(spoken) or any(w.text[0].isdigit() for w in run):
                 spans.append((run[0].start, run[-1].end))
-    return _merged(spans)
+    return merged(spans)
 
 
 def _shared_runs(words: list[str], spoken: list[str]) -> Iterator[tuple[int, int]]:
@@ -75,14 +78,15 @@ def _shared_runs(words: list[str], spoken: list[str]) -> Iterator[tuple[int, int
             yield i - length + 1, length
 
 
-def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
+def merged(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in order, those that touch each other as one."""
+    joined: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
-            merged.append((start, end))
-    return merged
+            joined.append((start, end))
+    return joined
 
 
 def marked(passage: str, stems: frozenset[str], cited: list[tuple[int, int]], branch: str) -> str:
@@ -108,3 +112,36 @@ def _with_hits(text: str, start: int, end: int, hits: list[Token]) -> str:
             position = hit.end
     pieces.append(esc(text[position:end]))
     return "".join(pieces)
+
+
+# --- on the page -----------------------------------------------------------------------------------------------------
+
+
+def words_in(words: Iterable[Word], spans: Iterable[tuple[int, int]]) -> list[Word]:
+    """The words that share a character with one of the spans, in their order."""
+    wanted = list(spans)
+    return [word for word in words if any(word.start < end and start < word.end for start, end in wanted)]
+
+
+def line_boxes(words: Sequence[Word], page: Sequence[Word] = ()) -> tuple[BBox, ...]:
+    """One box for each line of ``words`` (in reading order), in points like theirs. Lines run across the unrotated page, or
+    up and down it where most words of ``page`` do, as on a page that is shown turned."""
+    shapes = [word.bbox for word in page or words]
+    along = int(sum(b[3] - b[1] for b in shapes) > sum(b[2] - b[0] for b in shapes))
+    lines: list[BBox] = []
+    for word in words:
+        if lines and _on_one_line(lines[-1], word.bbox, along):
+            (x0, y0, x1, y1), (a0, b0, a1, b1) = lines[-1], word.bbox
+            lines[-1] = (min(x0, a0), min(y0, b0), max(x1, a1), max(y1, b1))
+        else:
+            lines.append(word.bbox)
+    return tuple(lines)
+
+
+def _on_one_line(line: BBox, word: BBox, along: int) -> bool:
+    """Whether a word goes on with a line: half of its height beside it, and close enough."""
+    across = 1 - along
+    height = min(line[across + 2] - line[across], word[across + 2] - word[across])
+    shared = min(line[across + 2], word[across + 2]) - max(line[across], word[across])
+    gap = max(line[along], word[along]) - min(line[along + 2], word[along + 2])
+    return shared > height / 2 and gap <= MAX_GAP * height
