@@ -13,6 +13,8 @@ from ui.views.markup import (
     column,
     empty,
     esc,
+    leave_out,
+    left_out_tags,
     licence_link,
     page_button,
     page_label,
@@ -42,7 +44,7 @@ def render(trace: Trace | None, corpus: Corpus) -> str:
     note = _note(visual.note, trace, corpus)
     if not visual.hits:
         return column("visual", "Visual", f"0 of {total}", note + empty(words.NOTHING["visual"]))
-    tags = tags_by_item(trace.prompt)
+    tags = tags_by_item(trace.prompt) | left_out_tags(trace)
     best = best_scores(visual.hits)
     items = "".join(_item(hit, tags.get(hit.item_id, ""), best, trace, corpus) for hit in visual.hits)
     count = f"{len(visual.hits)} of {total}"
@@ -65,7 +67,7 @@ def sent_as(trace: Trace, crop_id: str) -> str:
     if trace.prompt is not None and any(image.crop_id == crop_id for image in trace.prompt.images):
         return "sent as pixels"
     if gate is None or crop_id not in gate.item_ids or crop_id in trace.excluded:
-        return "not sent"
+        return "left out" if crop_id in trace.excluded else "not sent"
     return "sent as text" if gate.read_off else "caption sent"
 
 
@@ -73,14 +75,14 @@ def _item(hit: Fused, tag: str, best: Mapping[str, float], trace: Trace, corpus:
     crop = corpus.crops[hit.item_id]
     page = corpus.pages[crop.page_id]
     sent = sent_as(trace, crop.id)
-    state = "kept" if sent == "not sent" else "sent"
+    state = "kept" if sent in ("not sent", "left out") else "sent"
     uri, width, height = thumbnail(corpus.image_path(crop.image), FIRST_WIDTH if hit.rank == 1 else OTHER_WIDTH)
     caption = _marked(shorten(crop.caption, MAX_CAPTION_CHARS), crop.id, trace) or f"<i>{esc(words.NO_CAPTION)}</i>"
     alt = esc(f"{crop.kind} {hit.rank}, {page_label(page, corpus)}")
     return (
         f'<li class="fb-item visual {state}" data-item="{esc(crop.id)}" tabindex="-1">'
         f'<div class="fb-meta">{tag_badge(tag, "visual", hit.rank)}'
-        f'<span class="fb-sent {state}">{sent}</span></div>'
+        f'<span class="fb-sent {state}">{sent}</span>{leave_out(crop.id, tag, crop.id in trace.excluded)}</div>'
         f'<button type="button" class="fb-crop" data-page="{esc(page.id)}" data-focus="{esc(crop.id)}"'
         f' aria-label="Open {alt}">'
         f'<img src="{uri}" width="{width}" height="{height}" alt="{alt}" loading="lazy" decoding="async"></button>'
