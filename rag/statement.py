@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rag.generators.extractive.evidence import sentence_spans
-from rag.types import Triple
+from rag.types import Chunk, Triple
 
 Span = tuple[int, int]
+
+MAX_WIDENED = 300
 
 _WORD = re.compile(r"\w+")
 
@@ -45,6 +47,24 @@ def stated(triple: Triple, text: str) -> Statement | None:
     if best is None or not _shared(told, text, best):
         return None
     return _statement(triple, text, best, False)
+
+
+def widened(found: Statement, chunk: Chunk, page_text: str) -> Span:
+    """Offsets in ``page_text`` of the sentence, made whole where the chunk's edge cuts it; at most
+    ``MAX_WIDENED`` characters of the page on either side are looked at.
+
+    Where the page's text does not hold the chunk as it is, the sentence's offsets in the chunk's text, moved by its start."""
+    start, end = chunk.start + found.start, chunk.start + found.end
+    if page_text[chunk.start : chunk.start + len(chunk.text)] != chunk.text:
+        return start, end
+    first, last = max(0, start - MAX_WIDENED), min(len(page_text), end + MAX_WIDENED)
+    around = [(first + a, first + b) for a, b in sentence_spans(page_text[first:last])]
+    touched = [(a, b) for a, b in around if a < end and start < b]
+    if found.start == 0:
+        start = min([start, *(a for a, _ in touched)])
+    if found.end == len(chunk.text):
+        end = max([end, *(b for _, b in touched)])
+    return start, end
 
 
 def _statement(triple: Triple, text: str, span: Span, verbatim: bool) -> Statement:

@@ -201,7 +201,7 @@ class Visit:
         self.page.locator(".fb-graph iframe").scroll_into_view_if_needed()
         self.page.wait_for_selector(".fb-graph iframe[data-ready]")
         frame = next(frame for frame in self.page.frames if "fusebox/graph" in frame.url)
-        frame.wait_for_function("window.settled")
+        frame.wait_for_selector("html[data-settled]")
 
     def shot(self, name: str, **options: Any) -> None:
         OUTPUT.mkdir(parents=True, exist_ok=True)

@@ -55,7 +55,7 @@ def explore(browser: Browser, url: str, scheme: Literal["light", "dark"]) -> Non
         window.graph_ready()
         page = window.page
         page.wait_for_function("[...document.images].every((image) => image.complete)")
-        next(f for f in page.frames if "fusebox/graph" in f.url).wait_for_function("window.settled")
+        next(f for f in page.frames if "fusebox/graph" in f.url).wait_for_selector("html[data-settled]")
         page.evaluate("scrollTo(0, 0); document.activeElement.blur()")
         keep(page.screenshot(), f"explore-{scheme}")
 

@@ -20,8 +20,8 @@ from urllib.parse import quote
 from rag.corpus import Corpus
 from rag.graph import Match, Neighbours, fold
 from rag.prompt import triple_item
-from rag.statement import stated
-from rag.types import Chunk, Fact, GraphEvidence, Trace, Triple
+from rag.statement import stated, widened
+from rag.types import Fact, GraphEvidence, Trace, Triple
 from ui import text as words
 from ui.views.markup import (
     bdi,
@@ -44,7 +44,7 @@ MAX_LISTED_DROPPED = 50
 MAX_LABEL_CHARS = 24
 MAX_EDGE_LABEL_CHARS = 22
 MAX_TITLE_CHARS = 100
-MAX_LANES = 4
+MAX_LANES = 3
 
 DASHES: dict[str, tuple[int, ...]] = {
     "sent": (),
@@ -124,7 +124,7 @@ def _question(trace: Trace, corpus: Corpus) -> str:
     least = trace.system.min_entity_chars
     short = {match for match in matches if len(fold(match.entity)) < least}
     spans = [
-        Marked(match.start, match.end, f"lane-{lane}{' short' if match in short else ''}", _told(match, least, short))
+        Marked(match.start, match.end, f"{'short' if match in short else 'entity'}-{lane}", _told(match, least, short))
         for match, lane in zip(matches, lanes(matches), strict=True)
     ]
     return f'<p class="fb-asked" dir="auto">{layered(trace.question, spans)}</p>'
@@ -156,11 +156,10 @@ class Marked:
     title: str
 
 
-def layered(text: str, spans: Sequence[Marked], start: int = 0, end: int | None = None) -> str:
-    """``text[start:end]`` as HTML with runs marked, which may overlap: a piece that several share has the classes of all."""
-    end = len(text) if end is None else end
+def layered(text: str, spans: Sequence[Marked]) -> str:
+    """``text`` as HTML with runs marked, which may overlap: a piece that several share has the classes of all."""
     shown = clean(text)
-    bounds = sorted({start, end, *(edge for span in spans for edge in (span.start, span.end) if start < edge < end)})
+    bounds = sorted({0, len(text), *(edge for span in spans for edge in (span.start, span.end))})
     pieces = []
     for left, right in pairwise(bounds):
         over = [span for span in spans if span.start <= left and right <= span.end]
@@ -194,26 +193,29 @@ def _layers(data: Mapping[str, Any], found: GraphEvidence) -> str:
     for edge in data["edges"]:
         drawn[edge["kind"]] = drawn.get(edge["kind"], 0) + 1
     rows = []
-    for kind, dashes in DASHES.items():
-        if kind not in drawn:
+    for kind in DASHES:
+        if kind not in drawn and kind != "neighbour":
             continue
-        line = (
-            f'<svg class="fb-line {_slug(kind)}" viewBox="0 0 30 6" aria-hidden="true"><line x1="1" y1="3" x2="29" y2="3"'
-            f' stroke-dasharray="{" ".join(map(str, dashes))}"/></svg>'
-        )
         if kind not in found.rejected_counts:
-            rows.append(f"<span>{line}{esc(kind)} <b>{drawn[kind]}</b></span>")
+            count = f" <b>{drawn[kind]}</b>" if kind in drawn else ""
+            only = ' class="fb-around-only"' if kind == "neighbour" else ""
+            rows.append(f"<span{only}>{_line(kind)}{esc(kind)}{count}</span>")
             continue
         total = found.rejected_counts[kind]
         count = f"{drawn[kind]} of {total:,}" if drawn[kind] < total else f"{total:,}"
         checked = " checked" if kind in data["on"] else ""
         box = f'<input type="checkbox" data-layer="{esc(kind)}"{checked}>'
-        rows.append(f'<label class="fb-check">{box}{line}{esc(kind)} <b>{count}</b></label>')
+        rows.append(f'<label class="fb-check">{box}{_line(kind)}{esc(kind)} <b>{count}</b></label>')
     return f'<div class="fb-layers" role="group" aria-label="Facts in the drawing">{"".join(rows)}</div>'
 
 
-def _slug(kind: str) -> str:
-    return kind.replace(" ", "-")
+def _line(kind: str) -> str:
+    """How the edges of a layer look in the drawing."""
+    dashes = " ".join(map(str, DASHES[kind]))
+    return (
+        f'<svg class="fb-line {kind.replace(" ", "-")}" viewBox="0 0 30 6" aria-hidden="true">'
+        f'<line x1="1" y1="3" x2="29" y2="3" stroke-dasharray="{dashes}"/></svg>'
+    )
 
 
 def node_id(entity: str) -> str:
@@ -384,7 +386,7 @@ def statement(trace: Trace, corpus: Corpus, triple_id: int) -> str:
     page = page_button(corpus.pages[triple.page_id], corpus, item)
     return (
         f'<div class="fb-said" data-fact="{esc(item)}"><p class="fb-said-head">{_words_of(triple)}'
-        f'<span class="fb-fate">{esc(fate)}</span></p>{_sentence(triple, corpus.chunks[triple.chunk_id])}'
+        f'<span class="fb-fate">{esc(fate)}</span></p>{_sentence(triple, corpus)}'
         f'<p class="fb-said-foot"><span>Page: {page}</span><span class="fb-ends">Neighbours of {ends}</span></p></div>'
     )
 
@@ -406,20 +408,24 @@ def _fate(trace: Trace, triple_id: int) -> str:
     return f"dropped: {reason}" if reason else "a neighbour, not looked up for this question"
 
 
-def _sentence(triple: Triple, chunk: Chunk) -> str:
+def _sentence(triple: Triple, corpus: Corpus) -> str:
+    chunk = corpus.chunks[triple.chunk_id]
     said = stated(triple, chunk.text)
     if said is None:
         return f'<p class="fb-hint">{esc(words.NO_SENTENCE)}</p><blockquote dir="auto">{esc(chunk.text)}</blockquote>'
+    page_text = corpus.page_text(chunk.page_id)
+    start, end = widened(said, chunk, page_text)
+    whole = (
+        page_text[start:end] if page_text[chunk.start :].startswith(chunk.text) else chunk.text[said.start : said.end]
+    )
+    shift = chunk.start - start
     marks = [
-        Marked(*span, kind, kind)
+        Marked(left + shift, right + shift, kind, kind)
         for kind, spans in (("subject", said.subject), ("object", said.object))
-        for span in spans
+        for left, right in spans
     ]
-    shown = layered(chunk.text, marks, said.start, said.end)
-    before = "… " if said.start == 0 and chunk.start > 0 else ""
-    after = " …" if said.end == len(chunk.text) and chunk.text[-1:] not in ".!?" else ""
     hint = "" if said.verbatim else f'<p class="fb-hint">{esc(words.CLOSEST_SENTENCE)}</p>'
-    return f'{hint}<blockquote dir="auto">{before}{shown}{after}</blockquote>'
+    return f'{hint}<blockquote dir="auto">{layered(whole, marks)}</blockquote>'
 
 
 def around(found: Neighbours, corpus: Corpus, matched: Iterable[str]) -> str:
