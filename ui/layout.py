@@ -15,12 +15,12 @@ from rag.generators.access import Access
 from rag.generators.registry import GENERATORS, GeneratorSpec
 from rag.keys import SessionKeys
 from rag.settings import Settings
-from ui import frame, theme
+from ui import api, frame, theme
 from ui import text as words
 from ui.handlers import Handlers
 from ui.keydesk import KeyDesk
 from ui.shelf import Shelf
-from ui.tabs import about, explore
+from ui.tabs import about, compare, explore
 from ui.views.about import header
 
 
@@ -49,9 +49,12 @@ def build(handlers: Handlers, settings: Settings) -> gr.Blocks:
     corpus, specs = handlers.shelf.default, list(handlers.generators.values())
     with gr.Blocks(title=words.TITLE, fill_width=True, analytics_enabled=False) as page:
         gr.HTML(header(corpus), elem_id="header", apply_default_css=False, js_on_load=None)
+        api.wire(handlers, settings.concurrency)
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Explore", id="explore"):
-                explore.build(handlers, specs, settings.concurrency, page)
+                explored = explore.build(handlers, specs, settings.concurrency, page)
+            with gr.Tab("Compare", id="compare"):
+                compare.build(handlers, specs, settings.concurrency, explored)
             with gr.Tab("About", id="about"):
                 about.build(corpus, specs)
     page.queue(default_concurrency_limit=settings.concurrency, api_open=False)
@@ -71,6 +74,7 @@ def launch_options(settings: Settings, desk: KeyDesk) -> dict[str, Any]:
         "footer_links": [],
         "run_history": False,
         "share": False,
+        "mcp_server": api.mcp_installed(),
         "ssr_mode": False,
         "show_error": False,
         "max_file_size": "50mb",
