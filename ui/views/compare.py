@@ -59,7 +59,7 @@ def render(states: Sequence[CellState], corpus: Corpus, reference: Question | No
     shown = Shown(corpus, reference, running)
     numbered = list(enumerate(states))
     rows = [list(row) for _, row in groupby(numbered, key=lambda pair: pair[1].cell.generator.name)]
-    body = "".join(_row(row, shown) for row in rows)
+    body = "".join(_row(row, rows[0], shown) for row in rows)
     done = sum(state.done for state in states)
     told = esc(f"{done} of {plural(len(states), 'answer')}" if running else _outcome(states))
     state = "running" if running else "done"
@@ -91,9 +91,9 @@ def total(amounts: Sequence[float | None]) -> float | None:
 
 def _estimate(cell: compare.Cell, estimate: Estimate) -> str:
     tokens = "unknown" if estimate.input_tokens is None else f"≈ {estimate.input_tokens:,}"
-    limit = "" if estimate.limit_usd is None else f" (at most {money(estimate.limit_usd)})"
+    cost = "$0" if estimate.cost_usd == 0 else f"≈ {money(estimate.cost_usd)}, at most {money(estimate.limit_usd)}"
     note = f'<p class="fb-hint">{esc(estimate.note)}</p>' if estimate.note else ""
-    figures = _figures((("tokens in", tokens, ""), ("cost", f"≈ {money(estimate.cost_usd)}{limit}", "")))
+    figures = _figures((("tokens in", tokens, ""), ("cost", cost, "")))
     return f'<article class="fb-card fb-cmp-cell estimate"><header><h4>{esc(cell.system.name)}</h4></header>{figures}{note}</article>'
 
 
@@ -130,9 +130,11 @@ def _place_button(source: str, corpus: Corpus) -> str:
 # --- rows and cells -----------------------------------------------------------------------------------------------------
 
 
-def _row(row: Sequence[tuple[int, CellState]], shown: Shown) -> str:
+def _row(row: Sequence[tuple[int, CellState]], top: Sequence[tuple[int, CellState]], shown: Shown) -> str:
+    """One generator's cells; ``top`` is the first row, whose evidence is not told again where it is the same."""
     first = row[0][1]
-    cells = "".join(_cell(number, state, first, shown) for number, state in row)
+    above = [None if row is top else state for _, state in top]
+    cells = "".join(_cell(number, state, first, over, shown) for (number, state), over in zip(row, above, strict=True))
     return _shell(first.cell.generator.label, cells)
 
 
@@ -149,18 +151,17 @@ def _face(state: CellState, running: bool) -> str:
     return answer.state(state.trace, running and not state.done)
 
 
-def _cell(number: int, state: CellState, first: CellState, shown: Shown) -> str:
+def _cell(number: int, state: CellState, first: CellState, above: CellState | None, shown: Shown) -> str:
     face, trace, system = _face(state, shown.running), state.trace, state.cell.system
     against = None if state is first or first.trace is None else first.trace
     body = _said(state, face, shown.corpus)
     if trace is not None and trace.prompt is not None:
         body += _took(trace, against, state.done and first.done, state.cell.generator, first.cell.system.name)
-        body += _found(trace, shown) + _evidence(trace, against, first.cell.system.name, shown)
-        body += (
-            ""
-            if shown.running
-            else f'<button type="button" class="fb-small" data-open-cell="{number}">Open in Explore</button>'
+        body += _same_as(state, above) or (
+            _found(trace, shown) + _evidence(trace, against, first.cell.system.name, shown)
         )
+        if not shown.running:
+            body += f'<button type="button" class="fb-small" data-open-cell="{number}">Open in Explore</button>'
     label = esc(f"{system.name}, {state.cell.generator.label}")
     return (
         f'<article class="fb-card fb-cmp-cell {face}" data-state="{face}" data-cell="{number}" aria-label="{label}">'
@@ -218,7 +219,7 @@ def _took(trace: Trace, against: Trace | None, both: bool, spec: GeneratorSpec, 
                 _signed(more.input_tokens if more else None, _count),
             ),
             (
-                "out",
+                "tokens out",
                 about + _whole(compare.output_tokens(trace)),
                 _signed(more.output_tokens if more else None, _count),
             ),
@@ -305,6 +306,19 @@ def _rank(hit: Fused, tag: str, branch: Branch, gold: bool) -> str:
 
 
 # --- evidence -----------------------------------------------------------------------------------------------------------
+
+
+def _same_as(state: CellState, above: CellState | None) -> str:
+    """That the prompt holds the very items of the cell above, and in which form its crops go where that differs."""
+    if above is None or state.trace is None or above.trace is None:
+        return ""
+    mine, other = state.trace.prompt, above.trace.prompt
+    if mine is None or other is None or dict(mine.tags) != dict(other.tags):
+        return ""
+    told = words.EVIDENCE_ABOVE.format(generator=above.cell.generator.label)
+    if bool(mine.images) != bool(other.images):
+        told += words.AS_PIXELS if mine.images else words.AS_WORDS
+    return f'<p class="fb-hint">{esc(told)}</p>'
 
 
 def _evidence(trace: Trace, against: Trace | None, baseline: str, shown: Shown) -> str:
