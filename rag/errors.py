@@ -3,6 +3,7 @@
     FuseboxError
     |-- UsageError            wrong option, unknown system or generator, malformed question
     |-- DocumentError         a document can't be read: encrypted, damaged, empty, not a PDF
+    |-- OcrUnavailable        Tesseract, a language of it, or the layout model can't be had
     |-- CorpusError           a corpus folder is missing, damaged, or was made by another version or encoder
     |-- EncoderUnavailable    an encoder's weights or packages can't be had
     |-- TraceError            a trace is damaged or belongs to another corpus
@@ -24,6 +25,10 @@ class UsageError(FuseboxError):
 
 class DocumentError(FuseboxError):
     """A source document can't be read."""
+
+
+class OcrUnavailable(FuseboxError):
+    """Text can't be read from pixels here."""
 
 
 class CorpusError(FuseboxError):

@@ -250,25 +250,48 @@ def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary:
     captions = find_captions(lines, layout, vocabulary)
     figures = find_figures(page, layout, lines, page_marks(page), captions)
     tables = [t for t in find_tables(page, layout) if not any(_overlap(t.bbox, f.bbox) > 0.5 for f in figures)]
-    drafts = _drafts(lines, layout, captions, figures, tables)
+    content = compose(
+        PageParts(lines, layout, captions, figures, tables),
+        document_id,
+        number,
+        (page.rect.width, page.rect.height),
+        vocabulary,
+    )
+    note = _note(page, lines) or ("" if content.text else "No running text was found on this page.")
+    return replace(content, note=note, source="text layer" if content.text else "")
+
+
+@dataclass(frozen=True)
+class PageParts:
+    """What was found on a page, by whatever means; boxes in points, `layout` in reading order."""
+
+    lines: Sequence[Line]
+    layout: Sequence[LayoutBox]
+    captions: Sequence[Caption]
+    figures: Sequence[Figure]
+    tables: Sequence[TableBox]
+
+
+def compose(
+    parts: PageParts, document_id: str, number: int, size: tuple[float, float], vocabulary: frozenset[str] = frozenset()
+) -> PageContent:
+    """Regions in reading order, running text, words and crops of a page of this `size` (points) from its parts."""
+    drafts = _drafts(parts.lines, parts.layout, parts.captions, parts.figures, parts.tables)
     regions = _with_lone_heads([_region(draft, order, vocabulary) for order, draft in enumerate(drafts)])
-    text = "\n\n".join(region.text for region in regions if _is_read(region))
     return PageContent(
         document=document_id,
         number=number,
-        width_pt=page.rect.width,
-        height_pt=page.rect.height,
+        width_pt=size[0],
+        height_pt=size[1],
         regions=tuple(regions),
-        text=text,
-        crops=tuple(_crops(figures, tables, captions, lines)),
-        note=_note(page, lines) or ("" if text else "No running text was found on this page."),
+        text="\n\n".join(region.text for region in regions if _is_read(region)),
+        crops=tuple(_crops(parts.figures, parts.tables, parts.captions, parts.lines)),
         words=tuple(
             word
             for draft, region in zip(drafts, regions, strict=True)
             if _is_read(region)
             for word in row_words(draft.lines)
         ),
-        source="text layer" if text else "",
     )
 
 

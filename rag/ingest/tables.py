@@ -83,6 +83,15 @@ def find_tables(page: pymupdf.Page, layout: Sequence[LayoutBox]) -> list[TableBo
     return sorted(found, key=lambda table: (table.bbox[1], table.bbox[0]))
 
 
+def read_table(box: BBox, chars: Sequence[Char], rules: Sequence[BBox] = ()) -> TableBox | None:
+    """The table in `box` from its characters and horizontal rules, or None where they don't stand in columns."""
+    region = _region(box, chars, rules)
+    if not _is_table(region, (), ()):
+        return None
+    rows = _read_rows(region)
+    return TableBox(region.bbox, "typeset", rows, read_off(rows)) if len(rows) > 1 and len(rows[0]) > 1 else None
+
+
 def read_off(rows: Rows, title: str = "") -> str:
     """The rows below the header `rows[0]` as lines 'label | column: value | ...', after the title if there is one."""
     header, *body = rows
