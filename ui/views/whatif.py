@@ -78,8 +78,8 @@ def render(before: Trace, after: Trace, corpus: Corpus, label: str, running: boo
         _side(without, answer.face(after, running), answer.side(after, new, "ins", running)),
     )
     told = "" if running else f'<p class="fb-verdict {verdict}">{esc(_verdict(verdict, before, after))}</p>'
-    moved = "" if running else _moved(before, after, corpus)
-    body = f'{told}<div class="fb-sides">{"".join(sides)}</div>{"" if running else _costs(before, after)}{moved}'
+    took = "" if running else f'<div class="fb-sides">{_costs(before, after)}{_moved(before, after, corpus)}</div>'
+    body = f'{told}<div class="fb-sides">{"".join(sides)}</div>{took}'
     status = f"{label} · {words.WHATIF_PLACES[after.refill]}" if after.excluded else label
     buttons = "" if running else _SHOW + _CLOSE
     return _panel(without, status, body, before.id, verdict, buttons, f"{without}: asking again …" if running else "")
@@ -126,11 +126,26 @@ def _side(title: str, face: str, body: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """A row of the table of what two answers took."""
+    """A row of the table of what two answers took; ``counted``: it rests on token counts, which may be estimates."""
 
     label: str
     of: Callable[[Generation], float | None]
     say: Callable[[float], str]
+    counted: bool = True
+
+    def told(self, trace: Trace) -> str:
+        """The value in words; an estimate is marked as one, and unknown is never 0."""
+        found = trace.generation
+        value = self.of(found) if found else None
+        if found is None or value is None:
+            return "unknown"
+        about = self.counted and value and (found.usage is None or found.usage.source == "estimated")
+        return f"≈ {self.say(value)}" if about else self.say(value)
+
+    def change(self, before: Trace, after: Trace) -> str:
+        """What was saved or spent."""
+        old, new = (self.of(trace.generation) if trace.generation else None for trace in (before, after))
+        return "unknown" if old is None or new is None else _signed(new - old, self.say)
 
 
 def _count(value: float) -> str:
@@ -140,29 +155,21 @@ def _count(value: float) -> str:
 _MEASURES = (
     _Measure("input tokens", lambda g: g.usage.input_tokens if g.usage else None, _count),
     _Measure("output tokens", lambda g: g.usage.output_tokens if g.usage else None, _count),
-    _Measure("time to answer", lambda g: g.latency_ms, milliseconds),
+    _Measure("time to answer", lambda g: g.latency_ms, milliseconds, counted=False),
     _Measure("cost", lambda g: g.cost_usd, money),
 )
 
 
 def _costs(before: Trace, after: Trace) -> str:
-    rows = []
-    for measure in _MEASURES:
-        values = [measure.of(trace.generation) if trace.generation else None for trace in (before, after)]
-        old, new = values
-        change = "unknown" if old is None or new is None else _signed(new - old, measure.say)
-        told = "".join(f"<td>{'unknown' if value is None else esc(measure.say(value))}</td>" for value in values)
-        rows.append(f"<tr><th scope=row>{measure.label}</th>{told}<td>{esc(change)}</td></tr>")
-    about = [t.generation.usage for t in (before, after) if t.generation and t.generation.usage]
-    hint = (
-        '<p class="fb-hint">Tokens and cost are partly estimates.</p>'
-        if any(u.source == "estimated" for u in about)
-        else ""
+    rows = "".join(
+        f"<tr><th scope=row>{one.label}</th><td>{esc(one.told(before))}</td><td>{esc(one.told(after))}</td>"
+        f"<td>{esc(one.change(before, after))}</td></tr>"
+        for one in _MEASURES
     )
     return (
-        '<table class="fb-table fb-whatif-costs"><caption class="fb-sr">What the two answers took</caption><thead><tr>'
+        '<div><table class="fb-table fb-whatif-costs"><caption class="fb-sr">What the two answers took</caption><thead><tr>'
         "<th scope=col>took</th><th scope=col>before</th><th scope=col>now</th><th scope=col>difference</th></tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table>{hint}"
+        f"<tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -183,7 +190,7 @@ def _moved(before: Trace, after: Trace, corpus: Corpus) -> str:
         rows = "".join(f"<li>{_item(item, tag, corpus)}</li>" for item, tag in found.items())
         if rows:
             lists.append(f'<section><h3>{title}</h3><ul class="fb-moved">{rows}</ul></section>')
-    return f'<div class="fb-sides fb-moves">{"".join(lists)}</div>' if lists else ""
+    return f'<div class="fb-moves">{"".join(lists)}</div>'
 
 
 def _item(item: str, tag: str, corpus: Corpus) -> str:
