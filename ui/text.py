@@ -111,6 +111,17 @@ PRICES = (
 BARS = "Bar: the ranker's score against its best one in this list."
 
 NO_BOXES = "This answer used nothing on this page."
+NO_CROP = "This corpus has no such figure or table; open one from the list."
+WHY = "words of the question in it"
+NO_WORD = "matches by meaning only"
+NO_WORD_WHY = "No word of the question stands in its caption or read-off text; it ranks by nearness of meaning alone."
+STAND_IN = "no caption; the start of its read-off text"
+OCCLUDE = "Show what CLIP looked at"
+OCCLUSION = (
+    "Cosine of question and crop: {cosine}. The stronger a part is coloured, the more the cosine loses when a grey patch hides it; most, "
+    "{drop}, in row {row} of {rows}, column {column} of {columns}. CLIP sees the middle square of a crop: what lies beyond it stays clear."
+)
+
 CITED_WORDS = "words the answer took"
 OTHER_PAGES = "Sent too, from other pages:"
 NO_IMAGE = "This corpus keeps no picture of this page; its text follows."
