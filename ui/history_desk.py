@@ -46,13 +46,14 @@ class HistoryDesk:
             js_on_load=ON_LOAD,
         )
 
-    def wire(self, card: gr.HTML, explore: Explore, page: gr.Blocks) -> None:
-        """What the card does."""
+    def wire(self, card: gr.HTML, explore: Explore, page: gr.Blocks, *shown: Any) -> None:
+        """What the card does. ``shown``: further events that put a finished answer on the page."""
         entries = gr.State(())
         names = json.dumps(KNOBS)
         usual = json.dumps({name: getattr(SYSTEMS[DEFAULT_SYSTEM], name) for name in KNOBS})
         told: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
-        self.keep_after(explore.asked, explore.trace, entries, card)
+        for event in (explore.asked, *shown):
+            self.keep_after(event, explore.trace, entries, card)
         card.click(
             self.restore, [entries, explore.trace], [entries, card, *explore.outputs, *explore.restored], **told
         ).then(None, js="() => window.fusebox.toTop()", **told)
