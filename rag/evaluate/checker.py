@@ -55,11 +55,7 @@ _DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2212"), "-")
 
 
 def fold(text: str) -> str:
-    """The form in which texts are compared: case, width and kinds of dash folded, white space single, and no commas in
-    thousands. An accent that a PDF set apart ("M \u0308uller") goes back on its letter."""
-    text = re.sub(
-        r"([^\W\d_]?) ([\u0308\u00a8])(\w)", lambda m: f"{m[1]} {m[3]}{m[2]}".replace("\u00a8", "\u0308"), text
-    )
+    """The form in which texts are compared: case, width and kinds of dash folded, white space single, no commas in thousands."""
     text = unicodedata.normalize("NFKC", text).translate(_DASHES).casefold()
     return " ".join(re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text).split())
 
@@ -216,9 +212,9 @@ def _both_needed(question: Question, place: _Place) -> Iterator[str]:
 
 def _pixels_only(question: Question, place: _Place) -> Iterator[str]:
     for value in _values(question.answer):
-        for name, text in place.outside_pixels:
-            if stands_in(value, text):
-                yield f'pixels only: "{value}" also stands in {name}'
+        if also := [name for name, text in place.outside_pixels if stands_in(value, text)]:
+            more = f" and {len(also) - 1} more" if also[1:] else ""
+            yield f'pixels only: "{value}" also stands in {also[0]}{more}'
         for page in place.around(question):
             if exact := next(
                 (n for n in _NUMBER.findall(fold(place.corpus.page_text(page))) if _rounds(n, value)), None
@@ -230,7 +226,7 @@ def _values(answer: str) -> set[str]:
     """What of an answer must stand nowhere: the answer without its hedge and, of a number with a unit, the number."""
     value = _HEDGE.sub("", fold(answer))
     numbers = _NUMBER.findall(value)
-    return {value, *numbers} if len(numbers) == 1 else {value}
+    return {value, *numbers} if len(numbers) == 1 and value.startswith(numbers[0]) else {value}
 
 
 def _rounds(exact: str, value: str) -> bool:
