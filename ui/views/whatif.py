@@ -265,7 +265,8 @@ def measured(trace: Trace, known: Sequence[Influence], spec: GeneratorSpec, runn
     rows = "".join(_row(one, trace, running) for one in known)
     hints = [summary(known, total, running)]
     if known and not running:
-        hints += [words.INFLUENCE_NONE] if not any(one.changed for one in known) and len(known) == total else []
+        same = len(known) == total and all(one.outcome == "unchanged" for one in known)
+        hints += [words.INFLUENCE_NONE] if same else []
         hints += [words.INFLUENCE_BAR] + ([words.INFLUENCE_PAID] if spec.access != "embedded" else [])
     told = f'<p class="fb-summary">{esc(hints[0])}</p>' + "".join(f'<p class="fb-hint">{esc(h)}</p>' for h in hints[1:])
     wrong = f'<p class="fb-note" role="alert">{esc(error)}</p>' if error else ""
@@ -285,7 +286,8 @@ def summary(known: Sequence[Influence], total: int, running: bool) -> str:
         others = {0: "", 1: "; the other one makes no difference"}.get(rest, f"; the other {rest} make no difference")
         parts = [f"Without {', '.join(changed)} the answer changes{others}"]
     else:
-        parts = ["No item changes the answer when it is left out"]
+        none = "No item changes the answer when it is left out"
+        parts = [f"{none}, of {plural(rest, 'item')} measured"] if rest else []
     if failed:
         parts.append(f"{plural(failed, 'call')} failed and {'are' if failed != 1 else 'is'} not counted")
     if len(known) < total:
