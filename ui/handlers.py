@@ -23,7 +23,8 @@ from rag.types import Estimate, System, Trace
 from ui import text as words
 from ui.keydesk import KeyDesk
 from ui.shelf import Shelf
-from ui.views import answer, chunks, counters, crops, generators, graph, page, prompt, whatif
+from ui.viewer_desk import viewed
+from ui.views import answer, chunks, counters, crops, explain, generators, graph, prompt, whatif
 
 KNOBS = ("payload", "text_ranker", "text_k", "graph_mode", "max_facts", "visual_ranker", "visual_depth")
 """The settings that the page offers, in the order of its inputs."""
@@ -33,9 +34,9 @@ DEFAULT_SYSTEM = "+both"
 REDRAW_S = 0.04
 """A growing answer is drawn at most this often."""
 
-VIEWS = ("answer", "counters", "whatif", "text", "graph", "visual", "influence", "prompt", "estimates")
-CHANGED_BY_ANSWER = ("answer", "counters", "text", "influence", "prompt")
-"""The others stand since the prompt was built."""
+VIEWS = ("answer", "counters", "explain", "whatif", "text", "graph", "visual", "influence", "prompt", "estimates")
+CHANGED_BY_ANSWER = ("answer", "counters", "explain", "text", "influence", "prompt")
+"""The others stand since the prompt was built, but for the crops where the answer cites one or took its pixels."""
 
 CONTROLS = ("trace", "ask", "stop")
 OUTPUTS = (*VIEWS, *CONTROLS)
@@ -127,7 +128,8 @@ class Handlers:
                 last, waiting = now, trace.generation.waiting
                 yield self._update(answer=answer.render(trace, running.spec.label, running=True))
         if trace is not None:
-            yield self._update(trace=trace, **self._views(trace, running, False, CHANGED_BY_ANSWER), **_idle())
+            changed = (*CHANGED_BY_ANSWER, "visual") if _took_crops(trace) else CHANGED_BY_ANSWER
+            yield self._update(trace=trace, **self._views(trace, running, False, changed), **_idle())
 
     def show(self, trace: Trace, session: str) -> Update:
         """A finished trace, however it came here, in place of the one that is shown; for ``OUTPUTS``.
@@ -160,6 +162,7 @@ class Handlers:
             "counters": lambda: counters.render(
                 trace, tokens, spec.access == "embedded", self.elsewhere(trace, estimates)
             ),
+            "explain": lambda: explain.render(trace, unfinished),
             "whatif": lambda: "",
             "text": lambda: chunks.render(trace, corpus),
             "graph": lambda: graph.render(trace, corpus),
@@ -231,14 +234,13 @@ class Handlers:
         return self._update(answer=answer.problem(words.BUG), **_idle())
 
     def open_page(self, request: gr.Request, trace: Trace | None, event: gr.EventData) -> str:
-        """The page viewer's content for the page and item that were clicked; what a browser sends is not trusted."""
+        """The viewer's content for the page, item or crop that was clicked; what a browser sends is not trusted."""
         sent = getattr(event, "_data", None)
         wanted = sent if isinstance(sent, Mapping) else {}
-        page_id, focus = (str(wanted.get(key, "")) for key in ("page", "focus"))
         try:
             session = str(request.session_hash)
             corpus = self.shelf.named(trace.corpus_id, session) if trace is not None else self.shelf.of(session)
-            return page.render(trace, corpus, page_id, focus)
+            return viewed(trace, corpus, wanted)
         except FuseboxError as error:
             return answer.problem(str(error))
 
@@ -249,6 +251,10 @@ class Handlers:
     @staticmethod
     def _update(**changes: Any) -> Update:
         return tuple(changes.get(name, gr.skip()) for name in OUTPUTS)
+
+
+def _took_crops(trace: Trace) -> bool:
+    return bool(trace.generation and trace.generation.images) or any(c.tag.startswith("V") for c in trace.citations)
 
 
 def _busy() -> dict[str, Any]:

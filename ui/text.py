@@ -111,6 +111,9 @@ PRICES = (
 BARS = "Bar: the ranker's score against its best one in this list."
 
 NO_BOXES = "This answer used nothing on this page."
+EXPLAIN = "Explanation"
+COPY = "Copy"
+
 NO_CROP = "This corpus has no such figure or table; open one from the list."
 WHY = "words of the question in it"
 NO_WORD = "matches by meaning only"
@@ -170,7 +173,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example(
             "table",
             "medium smokers",
-            "How many lung cancer patients were medium smokers in the study by Schairer and Schöniger?",
+            "How many cigarettes a day made somebody a medium smoker for Schairer and Schöniger?",
         ),
         Example(
             "caption",

@@ -63,11 +63,12 @@ window.fusebox = (() => {
       opener = button;
       zoom = 1;
       const wait = document.createElement("p");
-      wait.className = "fb-empty"; wait.id = "fb-viewer-title"; wait.textContent = "Opening the page …";
+      wait.className = "fb-empty"; wait.id = "fb-viewer-title"; wait.textContent = "Opening …";
       box.replaceChildren(wait);
       box.showModal();
     }
-    api.onPage?.({ page: button.dataset.page, focus: button.dataset.focus ?? "" });
+    const { page = "", focus = "", crop = "", occlude = "" } = button.dataset;
+    api.onPage?.({ page, focus, crop, occlude });
   }
   function showPage() {
     const source = document.querySelector("#viewer .fb-viewer, #viewer .fb-empty, #viewer .fb-card");
@@ -225,7 +226,7 @@ window.fusebox = (() => {
     "[data-theme-toggle]": toggleTheme,
     "[data-jump]": (chip) => flash(item(chip.dataset.jump)),
     "[data-about]": (link) => about(link.dataset.about),
-    "[data-page]": openPage,
+    "[data-page], [data-crop]": openPage,
     "[data-key-use]": (button) => useKey(button.closest(".fb-key")),
     "[data-key-forget]": (button) => sendKey(button.closest(".fb-key"), ""),
     ".fb-gate summary": (fold) => { gateOpen = !fold.parentElement.open; },

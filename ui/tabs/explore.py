@@ -15,7 +15,7 @@ from ui import graph_desk
 from ui import text as words
 from ui.handlers import DEFAULT_SYSTEM, KNOBS, OUTPUTS, Handlers
 from ui.history_desk import HistoryDesk
-from ui.views import answer, chunks, counters, crops, generators, graph, prompt
+from ui.views import answer, chunks, counters, crops, explain, generators, graph, prompt
 from ui.whatif_desk import WhatIfDesk
 
 DEFAULT = SYSTEMS[DEFAULT_SYSTEM]
@@ -120,8 +120,8 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
         page.load(handlers.session, None, _html("", "session"), **quiet)
         page.unload(handlers.leave)
     explore = Explore(question, controls, trace, inputs, outputs, asking, viewer)
-    HistoryDesk(handlers).wire(history, explore, page)
-    WhatIfDesk(handlers).wire(explore, views["whatif"], views["influence"], concurrency)
+    showing = WhatIfDesk(handlers).wire(explore, views["whatif"], views["influence"], concurrency)
+    HistoryDesk(handlers).wire(history, explore, page, showing)
     return explore
 
 
@@ -238,6 +238,7 @@ def _views(handlers: Handlers) -> dict[str, gr.HTML]:
             "answer": _html(answer.empty(len(corpus.documents)), "answer"),
             "counters": _html(counters.empty(), "counters"),
         }
+    views["explain"] = _html(explain.empty(), "explain")
     views["whatif"] = WhatIfDesk.panel()
     with gr.Row(elem_id="columns", equal_height=True):
         views["text"] = _html(chunks.render(None, corpus), "text")
