@@ -130,12 +130,12 @@ class _Place:
                     yield page.id
 
     def gold(self, question: Question) -> Iterator[str]:
-        """Text of each gold source: a page's, or a crop's caption."""
+        """Text of each gold source: a page's running text, or a crop's caption."""
         for source in question.sources:
             if source in self.corpus.crops:
                 yield self.corpus.crops[source].caption
             elif source in self.corpus.pages:
-                yield self.page(source)
+                yield self.corpus.page_text(source)
 
 
 Rule = Callable[[Question, _Place], Iterator[str]]
