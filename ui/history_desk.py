@@ -46,8 +46,12 @@ class HistoryDesk:
             js_on_load=ON_LOAD,
         )
 
-    def wire(self, card: gr.HTML, explore: Explore, page: gr.Blocks, *shown: Any) -> None:
-        """What the card does. ``shown``: further events that put a finished answer on the page."""
+    def wire(self, card: gr.HTML, explore: Explore, page: gr.Blocks, *shown: Any) -> gr.State:
+        """What the card does. ``shown``: further events that put a finished answer on the page.
+
+        Returns:
+            The session's ``Entries``.
+        """
         entries = gr.State(())
         names = json.dumps(KNOBS)
         usual = json.dumps({name: getattr(SYSTEMS[DEFAULT_SYSTEM], name) for name in KNOBS})
@@ -66,6 +70,7 @@ class HistoryDesk:
             **told,
         )
         page.load(self.follow, None, [card, *explore.restored], **told)
+        return entries
 
     def keep_after(self, event: Any, trace: gr.State, entries: gr.State, card: gr.HTML) -> None:
         """Every answer that ``event`` leaves in ``trace`` goes into the history."""

@@ -111,6 +111,9 @@ PRICES = (
 BARS = "Bar: the ranker's score against its best one in this list."
 
 NO_BOXES = "This answer used nothing on this page."
+COMPARED = "compared with the previous ask"
+NO_PREVIOUS = "This is the first ask of this session; ask another question, or the same one with another system."
+
 EXPLAIN = "Explanation"
 COPY = "Copy"
 

@@ -15,7 +15,8 @@ from ui import graph_desk
 from ui import text as words
 from ui.handlers import DEFAULT_SYSTEM, KNOBS, OUTPUTS, Handlers
 from ui.history_desk import HistoryDesk
-from ui.views import answer, chunks, counters, crops, explain, generators, graph, prompt
+from ui.prompt_desk import PromptDesk
+from ui.views import answer, chunks, counters, crops, explain, generators, graph
 from ui.whatif_desk import WhatIfDesk
 
 DEFAULT = SYSTEMS[DEFAULT_SYSTEM]
@@ -121,7 +122,8 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
         page.unload(handlers.leave)
     explore = Explore(question, controls, trace, inputs, outputs, asking, viewer)
     showing = WhatIfDesk(handlers).wire(explore, views["whatif"], views["influence"], concurrency)
-    HistoryDesk(handlers).wire(history, explore, page, showing)
+    entries = HistoryDesk(handlers).wire(history, explore, page, showing)
+    PromptDesk(handlers).wire(views["prompt"], trace, entries)
     return explore
 
 
@@ -246,7 +248,7 @@ def _views(handlers: Handlers) -> dict[str, gr.HTML]:
         views["visual"] = _html(crops.render(None, corpus), "visual")
     WhatIfDesk.bar()
     views["influence"] = WhatIfDesk.influence()
-    views["prompt"] = _html(prompt.empty(), "prompt")
+    views["prompt"] = PromptDesk.card()
     views["estimates"] = _html("", "estimates")
     return views
 
