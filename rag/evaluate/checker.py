@@ -62,7 +62,7 @@ def fold(text: str) -> str:
 
 def stands_in(value: str, text: str) -> bool:
     """Whether the folded ``text`` holds the folded ``value`` as whole tokens: "0.4" stands in neither "0.46" nor "10.4"."""
-    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
+    return value in text and re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|\.\d)", text) is not None
 
 
 def answered_by(answer: str, text: str, asked: str = "") -> bool:
