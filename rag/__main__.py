@@ -17,7 +17,7 @@ from types import FrameType
 
 from rag import __version__
 from rag.errors import FuseboxError, UsageError
-from rag.settings import Settings
+from rag.settings import Settings, limits_from_env
 from rag.systems import CHOICES, LIMITS, SYSTEMS
 
 
@@ -61,10 +61,20 @@ def _add_ask(p: argparse.ArgumentParser) -> None:
 
 def _add_ingest(p: argparse.ArgumentParser) -> None:
     p.add_argument(
-        "sources", nargs="+", type=Path, metavar="SOURCE", help="PDF files, folders of them, or a JSON-lines file"
+        "sources",
+        nargs="+",
+        type=Path,
+        metavar="SOURCE",
+        help="PDF files, page images, JSON-lines files, tar shards, or folders",
     )
     p.add_argument("--out", type=Path, required=True, help="folder to write")
-    p.add_argument("--kind", choices=("auto", "pdf", "text"), default="auto")
+    p.add_argument(
+        "--kind",
+        choices=("auto", "pdf", "text", "image", "publaynet"),
+        default="auto",
+        help="what the sources are; publaynet: a folder with a COCO annotation file, tar shards, or OWNER/NAME on the hub",
+    )
+    p.add_argument("--languages", default="eng", metavar="CODES", help="what OCR reads, such as eng+deu (default: eng)")
     p.add_argument("--name", default="", help="name of the corpus (default: the folder's)")
     p.add_argument("--limit", type=int, help="take at most this many pages")
     p.add_argument(
@@ -76,6 +86,9 @@ def _add_ingest(p: argparse.ArgumentParser) -> None:
     p.add_argument("--encoder", default="", help="text encoder of the index (default: the embedded one)")
     p.add_argument("--workers", type=int, help="processes that read pages (default: one per core)")
     p.add_argument("--overwrite", action="store_true", help="replace an existing corpus in --out")
+    p.add_argument(
+        "--resume", action="store_true", help="go on where a run with the same sources and options was cut off"
+    )
 
 
 def _add_corpus(p: argparse.ArgumentParser) -> None:
@@ -125,6 +138,7 @@ def run_ingest(args: argparse.Namespace) -> int:
     """Build a corpus."""
     from rag.encoders import text_encoder
     from rag.ingest.build import ingest
+    from rag.ingest.limits import Limits
 
     for option in ("limit", "workers"):
         value = getattr(args, option)
@@ -137,10 +151,13 @@ def run_ingest(args: argparse.Namespace) -> int:
         kind=args.kind,
         name=args.name,
         limit=args.limit,
+        languages=args.languages,
+        limits=limits_from_env(os.environ, Limits()),
         triples_file=args.triples,
         workers=args.workers,
         encoder=text_encoder(args.encoder) if args.encoder else None,
         overwrite=args.overwrite,
+        resume=args.resume,
         progress=lambda line: print(line, file=sys.stderr, flush=True),
     )
     print(report.summary(), file=sys.stderr)

@@ -5,6 +5,7 @@ renames. The files are described in ``rag.corpus_files``."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,12 +35,11 @@ from rag.errors import CorpusError
 from rag.graph import Graph
 from rag.ingest.chunk import STEP, WINDOW, fold_whitespace, windows
 from rag.search import Ranked, VectorIndex, WordIndex
-from rag.types import Chunk, Crop, Document, Page, Region, Triple, Word
+from rag.types import Chunk, Crop, Document, Page, Progress, Region, Triple, Word
 
 if TYPE_CHECKING:
     from rag.encoders import ImageEncoder
 
-Progress = Callable[[str], None]
 Scored = list[tuple[str, float]]
 """(item id, score), best first."""
 
@@ -524,10 +524,10 @@ def save_corpus(
     images: Path | None = None,
     encoder: TextEncoder | None = None,
     overwrite: bool = False,
-    progress: Progress = lambda line: None,
+    progress: Callable[[Progress], None] = lambda event: None,
 ) -> Path:
-    """Write a corpus to the folder ``out``: tables, the images of the folder ``images`` (its ``pages`` and ``crops``
-    are moved), and the text and proxy indices of ``encoder`` (the embedded one by default). Everything is written to
+    """Write a corpus to the folder ``out``: tables, the images of the folder ``images`` (its ``pages`` and ``crops``,
+    which stay there), and the text and proxy indices of ``encoder`` (the embedded one by default). Everything is written to
     a temporary folder beside ``out``, which takes its place at the end.
 
     Raises:
@@ -539,14 +539,15 @@ def save_corpus(
         raise CorpusError(f"The name {name!r} holds what is no text; give the corpus another with --name.")
     encoder = encoder or text_encoder(MINILM)
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    # Named as a stage, so that the next run removes it should this one be killed.
+    temporary = Path(tempfile.mkdtemp(prefix=f".{out.name}.stage.{os.getpid()}.", dir=out.parent))
     try:
         rows = {"pages": pages, "regions": regions, "chunks": chunks, "crops": crops, "triples": triples}
         counts = {table: files.write_table(temporary, table, rows[table]) for table in files.TABLES}
         files.write_words(temporary, words)
         for folder in ("pages", "crops"):
             if images is not None and (images / folder).is_dir():
-                shutil.move(images / folder, temporary / folder)
+                shutil.copytree(images / folder, temporary / folder, copy_function=_linked)
         (temporary / "index").mkdir()
         indices = tuple(_write_indices(temporary, counts, encoder, progress))
         digests = _digests(temporary)
@@ -570,6 +571,14 @@ def save_corpus(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return out
+
+
+def _linked(source: str, target: str) -> None:
+    """A second name for the file, or a copy where the file system has no such thing."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def licences_text(documents: Sequence[Document]) -> str:
@@ -623,15 +632,24 @@ def _replace_folder(new: Path, out: Path, overwrite: bool) -> None:
 
 
 def _write_indices(
-    root: Path, counts: Mapping[str, int], encoder: TextEncoder, progress: Progress
+    root: Path, counts: Mapping[str, int], encoder: TextEncoder, progress: Callable[[Progress], None]
 ) -> Iterator[IndexEntry]:
+    def encoded(done: int) -> None:
+        line = f"encoded {done:,} of {counts['chunks']:,} chunks"
+        progress(Progress("chunk index", done, counts["chunks"], line, counts))
+
     texts = (chunk.text for chunk in files.read_table(root, "chunks"))
-    yield _write_text_index(root, "text", encoder, texts, (), f"chunks of {counts['chunks']}", progress)
+    yield _write_text_index(root, "text", encoder, texts, (), encoded)
     if counts["crops"]:
         windowed = [proxy_texts(crop) for crop in files.read_table(root, "crops")]
         rows = tuple(len(texts) for texts in windowed)
         flat = (text for texts in windowed for text in texts)
-        yield _write_text_index(root, "proxy", encoder, flat, rows, f"crop texts of {sum(rows)}", progress)
+
+        def encoded_crops(done: int) -> None:
+            line = f"encoded {done:,} of {sum(rows):,} crop texts"
+            progress(Progress("crop index", done, sum(rows), line, counts))
+
+        yield _write_text_index(root, "proxy", encoder, flat, rows, encoded_crops)
 
 
 def _write_text_index(
@@ -640,13 +658,12 @@ def _write_text_index(
     encoder: TextEncoder,
     texts: Iterable[str],
     rows: tuple[int, ...],
-    what: str,
-    progress: Progress,
+    encoded: Callable[[int], None],
 ) -> IndexEntry:
     index = VectorIndex(encoder.dimension)
     for batch in _batches(texts, _ENCODE_AT_ONCE):
         index.add(encoder.encode(batch))
-        progress(f"encoded {index.rows} {what}")
+        encoded(index.rows)
     file = files.index_file(purpose, encoder.id)
     index.write(root / file)
     return IndexEntry(purpose, encoder.id, file, encoder.dimension, METRIC, index.rows, rows)
@@ -681,7 +698,9 @@ def _tool_versions() -> dict[str, str]:
 # --- the visual index ------------------------------------------------------------------------------------------------
 
 
-def build_visual_index(corpus: Corpus, encoder: ImageEncoder, progress: Progress = lambda line: None) -> Corpus:
+def build_visual_index(
+    corpus: Corpus, encoder: ImageEncoder, progress: Callable[[str], None] = lambda line: None
+) -> Corpus:
     """Index the crops' pixels with a CLIP encoder, add the index to the corpus folder and open the corpus again.
 
     Raises:

@@ -6,6 +6,7 @@
     |-- OcrUnavailable        Tesseract, a language of it, or the layout model can't be had
     |-- CorpusError           a corpus folder is missing, damaged, or was made by another version or encoder
     |-- EncoderUnavailable    an encoder's weights or packages can't be had
+    |-- Stopped               the person stopped the work
     |-- TraceError            a trace is damaged or belongs to another corpus
     `-- GeneratorError        a generator can't answer: no key, refused, cut off
 
@@ -37,6 +38,10 @@ class CorpusError(FuseboxError):
 
 class EncoderUnavailable(FuseboxError):
     """An encoder can't be loaded here."""
+
+
+class Stopped(FuseboxError):
+    """The work was stopped by whoever asked for it."""
 
 
 class TraceError(FuseboxError):

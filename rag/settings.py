@@ -16,17 +16,26 @@ FUSEBOX_VISITOR_KEYS        1 or 0: may visitors use their own keys             
 FUSEBOX_BUDGET_USD_SESSION  most that one session may spend on the operator's keys; who     no cap
                             opens many sessions is held by the day's cap alone
 FUSEBOX_BUDGET_USD_DAY      most that all may spend on them in one day (UTC)                  no cap
+FUSEBOX_MAX_FILES           most files a visitor's corpus is made from                      20
+FUSEBOX_MAX_MB              most megabytes they have together                               100
+FUSEBOX_MAX_PAGES           most pages it has                                               300
+FUSEBOX_MAX_PIXELS          most pixels of a page image, or of an image in a page           80000000
+FUSEBOX_PAGE_SECONDS        most seconds for one page                                       60
 ==========================  ==============================================================  ====================
+
+The command line's ``ingest`` honours the last five where they are set; else it takes any number of files and pages and
+gives each page 300 seconds.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rag.errors import UsageError
+from rag.ingest.limits import UPLOADS, VARIABLES, Limits
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 DEMO_CORPUS = ASSETS / "corpora" / "demo"
@@ -47,6 +56,7 @@ class Settings:
     visitor_keys: bool = True
     budget_usd_session: float | None = None
     budget_usd_day: float | None = None
+    uploads: Limits = UPLOADS
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
@@ -70,7 +80,20 @@ class Settings:
             visitor_keys=_whole_number(env, "FUSEBOX_VISITOR_KEYS", 1, 0, 1) == 1,
             budget_usd_session=_money(env, "FUSEBOX_BUDGET_USD_SESSION"),
             budget_usd_day=_money(env, "FUSEBOX_BUDGET_USD_DAY"),
+            uploads=limits_from_env(env, default.uploads),
         )
+
+
+def limits_from_env(env: Mapping[str, str], default: Limits) -> Limits:
+    """``default`` with what the environment sets.
+
+    Raises:
+        UsageError: a limit is no whole number from 1; names the variable.
+    """
+    found = {
+        name: _whole_number(env, variable, 0, 1, 10**12) for name, variable in VARIABLES.items() if env.get(variable)
+    }
+    return replace(default, **found)
 
 
 def _whole_number(env: Mapping[str, str], name: str, default: int, low: int, high: int) -> int:

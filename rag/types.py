@@ -111,6 +111,27 @@ class Triple:
     origin: str
 
 
+# --- building a corpus ----------------------------------------------------------------------------------------------
+
+
+BuildStage = Literal["pages", "triples", "chunk index", "crop index"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the building of a corpus is: ``done`` of ``total`` items of a stage (0 where a stream doesn't say how many).
+    ``counts`` are the rows so far; ``str()`` is a line for the person."""
+
+    stage: BuildStage
+    done: int
+    total: int
+    line: str
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.line
+
+
 # --- retrieval -------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pymupdf
 from PIL import Image
@@ -19,6 +20,7 @@ from rag.ingest.fold import fold, join_lines, words_of
 from rag.ingest.layout import (
     LayoutBox,
     Line,
+    Mark,
     area,
     contains_centre,
     gaps,
@@ -46,6 +48,8 @@ MUPDF_ERRORS = (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)
 _HEADS = frozenset({"page-header", "page-footer"})
 _NO_READING = _HEADS | {"picture"}
 _LEAST_READABLE_SHARE = 0.5
+# A page that is one picture and has fewer characters is a scan with a stamp on it.
+_LEAST_SCAN_SHARE, _LEAST_TEXT = 0.8, 200
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,8 @@ class CropContent:
 class PageContent:
     """All that was read from a page. Sizes and boxes are in points of the unrotated page; `text` is the running text,
     regions parted by blank lines; `note` says in one sentence what could not be read, or is empty; `words` are those of
-    the running text in reading order, not folded; `source` says how the text was got (see `Page`)."""
+    the running text in reading order, not folded; `source` says how the text was got (see `Page`). `wants_ocr`: there is
+    text to see that the text layer doesn't have; `is_blank`: there is nothing to see."""
 
     document: str
     number: int
@@ -84,6 +89,8 @@ class PageContent:
     note: str = ""
     words: tuple[tuple[str, BBox], ...] = ()
     source: str = ""
+    wants_ocr: bool = False
+    is_blank: bool = False
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -174,7 +181,7 @@ def read_page(page: pymupdf.Page, document_id: str, vocabulary: frozenset[str] =
             single.insert_pdf(page.parent, from_page=page.number, to_page=page.number)
             _turn_upright(single[0])
             content = _read_upright(single[0], document_id, page.number + 1, vocabulary)
-        return _turned_back(content, page)
+        return turned_back(content, page)
     except MUPDF_ERRORS as error:
         raise _damaged(page.number, document_id, error) from error
     finally:
@@ -227,7 +234,8 @@ def _rotation(page: pymupdf.Page) -> pymupdf.Matrix:
     }[page.rotation]
 
 
-def _turned_back(content: PageContent, page: pymupdf.Page) -> PageContent:
+def turned_back(content: PageContent, page: pymupdf.Page) -> PageContent:
+    """What was read from the page as it is shown, with the boxes of the page before /Rotate."""
     matrix = ~_rotation(page)
 
     def turn(box: BBox) -> BBox:
@@ -248,7 +256,8 @@ def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary:
     lines = page_lines(page)
     layout = page_layout(page)
     captions = find_captions(lines, layout, vocabulary)
-    figures = find_figures(page, layout, lines, page_marks(page), captions)
+    marks = page_marks(page)
+    figures = find_figures(page, layout, lines, marks, captions)
     tables = [t for t in find_tables(page, layout) if not any(_overlap(t.bbox, f.bbox) > 0.5 for f in figures)]
     content = compose(
         PageParts(lines, layout, captions, figures, tables),
@@ -257,8 +266,14 @@ def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary:
         (page.rect.width, page.rect.height),
         vocabulary,
     )
-    note = _note(page, lines) or ("" if content.text else "No running text was found on this page.")
-    return replace(content, note=note, source="text layer" if content.text else "")
+    unread = _unread(page, lines, marks, content.text, has_figures=bool(figures))
+    return replace(
+        content,
+        note=unread.note,
+        source="text layer" if content.text and not unread.wants_ocr else "",
+        wants_ocr=unread.wants_ocr,
+        is_blank=unread.is_blank,
+    )
 
 
 @dataclass(frozen=True)
@@ -340,14 +355,27 @@ def figure_text(lines: Sequence[Line]) -> str:
     return "\n".join(filter(None, map(fold, row_texts(lines))))
 
 
-def _note(page: pymupdf.Page, lines: Sequence[Line]) -> str:
+class _Unread(NamedTuple):
+    """What the text layer leaves unread; see `PageContent`."""
+
+    note: str = ""
+    wants_ocr: bool = False
+    is_blank: bool = False
+
+
+def _unread(page: pymupdf.Page, lines: Sequence[Line], marks: Sequence[Mark], text: str, has_figures: bool) -> _Unread:
+    if not lines and not marks:
+        return _Unread("This page has no text layer: it is blank.", is_blank=True)
     if not lines:
-        if page.get_image_info():
-            return "This page has no text layer (it looks scanned); its text can only be had by OCR."
-        return "This page has no text layer."
+        return _Unread("This page has no text layer (it is a picture, a scan perhaps).", wants_ocr=True)
     if _readable_share(page) < _LEAST_READABLE_SHARE:
-        return "The fonts of this page carry no Unicode map, so its text layer can't be read; use OCR."
-    return ""
+        return _Unread("The fonts of this page carry no Unicode map, so its text layer can't be read.", wants_ocr=True)
+    whole = _LEAST_SCAN_SHARE * area(tuple(page.rect))
+    if len(text) < _LEAST_TEXT and any(mark.kind == "image" and area(mark.bbox) > whole for mark in marks):
+        return _Unread("This page is a picture with hardly any text layer.", wants_ocr=True)
+    if not text:  # perhaps it is drawn, and only a page number is set
+        return _Unread("No running text was found on this page.", wants_ocr=not has_figures)
+    return _Unread()
 
 
 def _readable_share(page: pymupdf.Page) -> float:

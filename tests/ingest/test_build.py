@@ -8,16 +8,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pymupdf
 import pytest
 
 from rag.corpus import check_corpus, open_corpus
 from rag.errors import CorpusError, DocumentError, UsageError
-from rag.ingest import build
-from rag.ingest.build import Report, ingest
-from rag.types import Page
+from rag.ingest.build import ingest
+from rag.ingest.report import Report
+from rag.ingest.sources import read_descriptions
 
 ROOT = Path(__file__).resolve().parents[2]
 HARD = ROOT.parent / "shared" / "data" / "hard-inputs"
@@ -63,7 +62,9 @@ def built(tmp_path_factory: pytest.TempPathFactory, no_triples: Path) -> tuple[P
     described = [{"file": "beta.pdf", "title": "Beta", "licence": "CC0-1.0", "year": 2020, "unknown": "x"}]
     (folder / "in" / "documents.json").write_text(json.dumps(described))
     lines: list[str] = []
-    report = ingest([folder / "in"], folder / "out", triples_file=no_triples, progress=lines.append)
+    report = ingest(
+        [folder / "in"], folder / "out", triples_file=no_triples, progress=lambda event: lines.append(str(event))
+    )
     return folder / "out", report, lines
 
 
@@ -293,7 +294,7 @@ def test_an_out_that_can_not_be_written_is_refused_at_once(tmp_path: Path, out: 
     source = write_records(tmp_path / "docs.jsonl", ("a.txt", "Alpha"))
     lines: list[str] = []
     with pytest.raises((UsageError, CorpusError), match=says) as caught:
-        ingest([source], tmp_path / out, progress=lines.append)
+        ingest([source], tmp_path / out, progress=lambda event: lines.append(str(event)))
     assert "--out" in str(caught.value) and lines == []
 
 
@@ -324,13 +325,20 @@ def test_stage_folders_of_dead_processes_are_swept(tmp_path: Path, no_triples: P
     assert {file.name for file in tmp_path.iterdir()} == {"docs.jsonl", "out", alive, other}
 
 
+def test_a_stage_of_a_dead_process_that_had_our_number_is_swept(tmp_path: Path, no_triples: Path) -> None:
+    (tmp_path / f".out.stage.{os.getpid()}.abc").mkdir()
+    source = write_records(tmp_path / "docs.jsonl", ("a.txt", "Alpha"))
+    ingest([source], tmp_path / "out", triples_file=no_triples)
+    assert {file.name for file in tmp_path.iterdir()} == {"docs.jsonl", "out"}
+
+
 # --- descriptions ----------------------------------------------------------------------------------------------------
 
 
 def test_descriptions_are_texts(tmp_path: Path) -> None:
     rows = [{"file": "a.pdf", "title": "A\ud800\nB", "year": 2020, "licence": None, "pages": [1]}]
     (tmp_path / "documents.json").write_text(json.dumps(rows))
-    assert build.read_descriptions(tmp_path) == {"a.pdf": {"title": "A? B", "year": "2020", "licence": ""}}
+    assert read_descriptions(tmp_path) == {"a.pdf": {"title": "A? B", "year": "2020", "licence": ""}}
 
 
 @pytest.mark.parametrize(
@@ -339,24 +347,4 @@ def test_descriptions_are_texts(tmp_path: Path) -> None:
 def test_damaged_descriptions_are_wrong_usage(tmp_path: Path, content: str) -> None:
     (tmp_path / "documents.json").write_text(content)
     with pytest.raises(UsageError, match=r"documents\.json must be"):
-        build.read_descriptions(tmp_path)
-
-
-# --- workers ---------------------------------------------------------------------------------------------------------
-
-
-def read_or_die(task: Any) -> list[Any]:
-    """A reader that dies at page 5 (counted from 0), as a decoder that runs out of memory would."""
-    if 5 in task.pages:
-        os._exit(9)
-    return [build._Rows(Page(f"d_p{number:03d}", "d", number, 1.0, 1.0, "")) for number in task.pages]
-
-
-def test_a_page_that_kills_its_reader_is_left_out_alone() -> None:
-    tasks = [build._Task("d.pdf", "d", tuple(range(start, start + 4)), "") for start in (0, 4, 8)]
-    results = list(build._in_processes(tasks, 2, read_or_die))
-    assert [r if isinstance(r, str) else r.page.number for r in results] == [
-        *range(5),
-        "page 6 of d could not be read (its reader died) and was left out.",
-        *range(6, 12),
-    ]
+        read_descriptions(tmp_path)

@@ -1,0 +1,263 @@
+"""One page into rows of the tables and image files, whatever it comes from. This runs in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rag.errors import DocumentError, FuseboxError
+from rag.ingest.chunk import fold_whitespace, windows
+from rag.ingest.limits import MAX_PIXELS, VARIABLES
+from rag.ingest.report import Status
+from rag.types import BBox, Chunk, Crop, Page, Region, Word
+
+if TYPE_CHECKING:
+    import pymupdf
+    from PIL.Image import Image
+
+    from rag.ingest.pdf import PageContent
+    from rag.ingest.publaynet import Annotation
+
+PAGE_DPI, PAGE_QUALITY = 110, 75
+CROP_DPI, CROP_QUALITY = 200, 80
+OCR_DPI = 300
+_WEBP_MAX_SIDE = 16_383
+# What MuPDF, the layout model, Tesseract and Pillow raise on a page they can't make sense of; one page must not cost the
+# document.
+_PAGE_FAULTS = (RuntimeError, ValueError, OSError, MemoryError, ArithmeticError, LookupError, SyntaxError)
+
+
+@dataclass(frozen=True, slots=True)
+class PageTask:
+    """A page to be read, ``number`` counting from 1 in the file. ``source`` is the file's path, or the bytes of an image
+    that came in a stream; ``images`` is the folder that page image and crops go to."""
+
+    kind: Literal["pdf", "image"]
+    source: str | bytes
+    file: str
+    document: str
+    number: int
+    page_id: str
+    images: str
+    languages: str = "eng"
+    max_pixels: int = MAX_PIXELS
+    annotations: tuple[Annotation, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What one page adds to the tables; ``note`` is for the report."""
+
+    page: Page
+    regions: tuple[Region, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+    crops: tuple[Crop, ...] = ()
+    words: tuple[Word, ...] = ()
+    note: str = ""
+
+    @property
+    def status(self) -> Status:
+        """How the page was read."""
+        return "empty" if not self.chunks else "ocr" if "ocr" in self.page.source else "ok"
+
+
+Shown = Callable[[BBox | None, int], "Image"]
+"""The page, or the part of it in a box, as an image of so many dots per inch."""
+
+
+def page_id(document: str, number: int) -> str:
+    """The id of a page of a document that may have several."""
+    return f"{document}_p{number:03d}"
+
+
+def read_task(task: PageTask) -> Rows | str:
+    """What the page adds, or why it doesn't; every fault becomes a sentence, as not every error can be sent home."""
+    from rag.ingest.pdf import MUPDF_ERRORS
+
+    try:
+        content, shown = _READERS[task.kind](task)
+        return _rows(task, content, shown)
+    except DocumentError as error:
+        return str(error)
+    except (*_PAGE_FAULTS, *MUPDF_ERRORS) as error:
+        fault = f"{type(error).__name__}: {error}"
+        return f"page {task.number} of {task.document} is damaged and was left out ({fault})."
+
+
+def text_rows(document: str, text: str) -> Rows:
+    """A document of text as its one page."""
+    folded = fold_whitespace(text)
+    chunks = tuple(_chunks(document, folded, {}))
+    return Rows(Page(document, document, 1, 0.0, 0.0, ""), chunks=chunks, note="" if chunks else "The text is empty.")
+
+
+# --- PDF -------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def _opened(path: str) -> tuple[pymupdf.Document, frozenset[str]]:
+    from rag.ingest.pdf import document_vocabulary, open_pdf
+
+    pdf = open_pdf(path)
+    return pdf, document_vocabulary(pdf)
+
+
+def _read_pdf(task: PageTask) -> tuple[PageContent, Shown]:
+    from rag.ingest.pdf import load_page, read_page, render
+
+    assert isinstance(task.source, str)
+    pdf, vocabulary = _opened(task.source)
+    page = load_page(pdf, task.number - 1, task.document)
+    _check_images(page, task)
+    content = read_page(page, task.document, vocabulary)
+    if content.wants_ocr:
+        content = _from_pixels(page, content, task.languages)
+    return content, lambda bbox, dpi: render(page, bbox, dpi)
+
+
+def _check_images(page: pymupdf.Page, task: PageTask) -> None:
+    """Refuse a page with an image whose pixels would not fit the memory; its size is stated, nothing is unpacked."""
+    for image in page.get_image_info():
+        if image["width"] * image["height"] > task.max_pixels:
+            raise DocumentError(
+                f"page {task.number} of {task.document} holds an image of {image['width']:,} x {image['height']:,} pixels and "
+                f"was left out; at most {task.max_pixels / 1e6:,.3g} million are read ({VARIABLES['pixels']})."
+            )
+
+
+def _from_pixels(page: pymupdf.Page, content: PageContent, languages: str) -> PageContent:
+    """The page as OCR reads it, where that gives more than the text layer; else ``content`` with the reason noted."""
+    from rag.ingest.pdf import render, turned_back
+
+    image = render(page, dpi=OCR_DPI, upright=True)
+    dpi = 72 * image.width / page.rect.width
+    try:
+        read = _ocr(image, content.document, content.number, dpi, languages, None)
+    except FuseboxError as error:
+        return replace(content, note=f"{content.note} {error}")
+    if len(read.text) <= len(content.text) and not read.crops:
+        return replace(content, note=f"{content.note} OCR found no text on it.")
+    turned = turned_back(read, page)
+    return replace(turned, width_pt=content.width_pt, height_pt=content.height_pt)
+
+
+def _ocr(
+    image: Image,
+    document: str,
+    number: int,
+    dpi: float,
+    languages: str,
+    annotations: tuple[Annotation, ...] | None,
+) -> PageContent:
+    from rag.ingest.ocr import read_image
+
+    return read_image(image, document=document, number=number, dpi=dpi, languages=languages, annotations=annotations)
+
+
+# --- images ----------------------------------------------------------------------------------------------------------
+
+
+def _read_image(task: PageTask) -> tuple[PageContent, Shown]:
+    from rag.ingest.page_images import load_page_image
+    from rag.ingest.pdf import PageContent
+
+    source = Path(task.source) if isinstance(task.source, str) else task.source
+    loaded = load_page_image(source, task.number, name=task.file, max_pixels=task.max_pixels)
+    image, dpi = loaded.image, loaded.dpi
+    try:
+        content = _ocr(image, task.document, task.number, dpi, task.languages, task.annotations)
+    except DocumentError:
+        raise
+    except FuseboxError as error:
+        width, height = (side * 72 / dpi for side in image.size)
+        content = PageContent(task.document, task.number, width, height, (), "", (), note=str(error))
+    if not content.text and not content.note:
+        content = replace(content, note="OCR found no text on this page.")
+    return content, lambda bbox, wanted: _part(image, dpi, bbox, wanted)
+
+
+def _part(image: Image, dpi: float, bbox: BBox | None, wanted: int) -> Image:
+    """The part in ``bbox`` (points), at no more than ``wanted`` dots per inch."""
+    if bbox is not None:
+        x0, y0, x1, y1 = (round(side * dpi / 72) for side in bbox)
+        left, top = (max(0, min(low, size - 1)) for low, size in zip((x0, y0), image.size, strict=True))
+        image = image.crop((left, top, max(left + 1, min(x1, image.width)), max(top + 1, min(y1, image.height))))
+    if dpi <= wanted:
+        return image
+    width, height = (max(1, round(side * wanted / dpi)) for side in image.size)
+    return image.resize((width, height))
+
+
+_READERS: dict[str, Callable[[PageTask], tuple[PageContent, Shown]]] = {"pdf": _read_pdf, "image": _read_image}
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _rows(task: PageTask, content: PageContent, shown: Shown) -> Rows:
+    from rag.ingest.words import align
+
+    page, images = task.page_id, Path(task.images)
+    image = f"pages/{page}.webp"
+    _save(shown(None, PAGE_DPI), images / image, PAGE_QUALITY)
+    regions = tuple(
+        Region(f"{page}_r{i:02d}", page, region.kind, region.bbox, region.text, region.order)
+        for i, region in enumerate(content.regions)
+    )
+    crops = []
+    seen = {"figure": 0, "table": 0}
+    for crop in content.crops:
+        crop_id = f"{page}_{crop.kind}{seen[crop.kind]}"
+        seen[crop.kind] += 1
+        file = f"crops/{crop_id}.webp"
+        _save(shown(crop.bbox, CROP_DPI), images / file, CROP_QUALITY)
+        crops.append(Crop(crop_id, page, crop.kind, crop.bbox, file, crop.caption, crop.ocr_text))
+    text = fold_whitespace(content.text)
+    spans = _spans(text, regions)
+    tables = [(region.bbox, spans[region.id]) for region in regions if region.kind == "table" and region.id in spans]
+    return Rows(
+        Page(
+            page,
+            content.document,
+            content.number,
+            content.width_pt,
+            content.height_pt,
+            image,
+            source=content.source.replace("text layer", ""),  # what most pages have goes without saying
+            note="" if content.is_blank else content.note,
+        ),
+        regions,
+        tuple(_chunks(page, text, spans)),
+        tuple(crops),
+        align(text, content.words, tables),
+        content.note,
+    )
+
+
+def _chunks(page: str, text: str, spans: Mapping[str, tuple[int, int]]) -> Iterator[Chunk]:
+    for i, (start, window) in enumerate(windows(text)):
+        end = start + len(window)
+        touched = tuple(region for region, (low, high) in spans.items() if low < end and high > start)
+        yield Chunk(f"{page}_c{i:02d}", page, window, start, touched)
+
+
+def _spans(text: str, regions: Sequence[Region]) -> dict[str, tuple[int, int]]:
+    """Region id -> (start, end) in the page's folded text, for the regions whose text is part of it, in reading
+    order."""
+    spans: dict[str, tuple[int, int]] = {}
+    position = 0
+    for region in regions:
+        part = fold_whitespace(region.text)
+        if part and text.startswith(part, position):
+            spans[region.id] = (position, position + len(part))
+            position += len(part) + 1
+    return spans
+
+
+def _save(image: Image, file: Path, quality: int) -> None:
+    if max(image.size) > _WEBP_MAX_SIDE:
+        image.thumbnail((_WEBP_MAX_SIDE, _WEBP_MAX_SIDE))
+    image.save(file, "WEBP", quality=quality, method=4)

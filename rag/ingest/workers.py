@@ -1,0 +1,129 @@
+"""Pages read by processes of their own: one that hangs or kills its process costs itself alone."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import Future, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import chain, islice
+from multiprocessing.connection import Connection
+
+from pebble import ProcessExpired, ProcessPool
+
+from rag.errors import DocumentError
+from rag.ingest.limits import VARIABLES
+from rag.ingest.pages import PageTask, Rows, read_task
+
+Read = Callable[[PageTask], "Rows | str"]
+Item = PageTask | Rows
+
+AHEAD = 8
+"""Pages a worker that may be handed out before the first of them is done, so that results don't pile up."""
+_SPAWN = multiprocessing.get_context("spawn")  # threads of onnxruntime and faiss don't survive a fork
+_LOOK_SECONDS = 0.2
+
+
+def in_order(
+    items: Iterable[Item],
+    workers: int,
+    seconds: int | None = None,
+    look: Callable[[], None] = lambda: None,
+    read: Read = read_task,
+) -> Generator[tuple[Item, Rows | str], None, None]:
+    """Every item with its rows, or with the sentence that says why there are none, in order; what is rows already goes
+    through. ``seconds`` is the time for one page. ``look`` is called several times a second; what it raises ends the work.
+
+    Raises:
+        DocumentError: no process for reading pages can be started.
+    """
+    source, pending = iter(items), deque[Item]()
+    while True:
+        with _pool(workers) as pool:
+            done = 0
+            try:
+                for item, result in _ahead(
+                    pool, chain(tuple(pending), _noted(source, pending)), workers, seconds, look, read
+                ):
+                    yield item, result
+                    pending.popleft()
+                    done += 1
+                return
+            except BrokenProcessPool as error:
+                if not done:
+                    raise DocumentError(
+                        "The processes that read pages end at once; is there memory for them?"
+                    ) from error
+
+
+def _noted(source: Iterator[Item], pending: deque[Item]) -> Iterator[Item]:
+    for item in source:
+        pending.append(item)
+        yield item
+
+
+def _ahead(
+    pool: ProcessPool, items: Iterator[Item], workers: int, seconds: int | None, look: Callable[[], None], read: Read
+) -> Iterator[tuple[Item, Rows | str]]:
+    waiting: deque[tuple[Item, Future[Rows | str] | None]] = deque()
+
+    def hand_out(count: int) -> None:
+        for item in islice(items, count):
+            task = pool.schedule(read, (item,), timeout=seconds) if isinstance(item, PageTask) else None
+            waiting.append((item, task))
+
+    hand_out(AHEAD * workers)
+    while waiting:
+        item, future = waiting[0]
+        if future is None:
+            assert isinstance(item, Rows)
+            result: Rows | str = item
+        else:
+            while not wait((future,), _LOOK_SECONDS).done:
+                look()
+            result = _result(future, item, seconds)
+        waiting.popleft()
+        look()
+        yield item, result
+        hand_out(1)
+
+
+def _result(future: Future[Rows | str], item: Item, seconds: int | None) -> Rows | str:
+    assert isinstance(item, PageTask)
+    try:
+        return future.result()
+    except TimeoutError:
+        limit = VARIABLES["page_seconds"]
+        return f"page {item.number} of {item.document} took longer than {seconds} s and was left out ({limit})."
+    except ProcessExpired:
+        return f"page {item.number} of {item.document} could not be read (its reader died) and was left out."
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPool]:
+    """Worker processes that end with this block, however it is left, and with this process."""
+    lifeline, end = _SPAWN.Pipe(duplex=False)
+    pool = ProcessPool(workers, context=_SPAWN, initializer=_watch, initargs=(lifeline,))
+    try:
+        yield pool
+    finally:
+        end.close()
+        pool.stop()  # type: ignore[no-untyped-call]
+        pool.join()
+        lifeline.close()
+
+
+def _watch(lifeline: Connection) -> None:
+    """End this worker as soon as the other end of `lifeline` is closed: the run has been stopped, or its process is
+    gone. A thread waits for it, as the worker itself may be busy or waiting for work."""
+
+    def wait_for_the_end() -> None:
+        multiprocessing.connection.wait([lifeline])
+        os._exit(1)
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
