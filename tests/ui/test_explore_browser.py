@@ -7,20 +7,17 @@ import json
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.ui.conftest import ATTACK, OUTPUT, ROOT, SETTLED, Server, Visit, free_port, serving, visiting
+from tests.ui.controls import TEXT_QUESTION, radio
 from ui import text as words
-from ui.tabs import explore
 
 pytestmark = pytest.mark.browser
 
-TEXT_QUESTION = words.EXAMPLES["demo"][0].question
 FIGURE_QUESTION = "How many patients fall in node 6 of the conditional inference tree for the GBSG2 data?"
 EVERYTHING_STORED = """async () => {
     const stores = [JSON.stringify(localStorage), JSON.stringify(sessionStorage), document.cookie, location.href];
@@ -80,119 +77,6 @@ def test_the_prompt_is_shown_as_sent(visit: Visit) -> None:
     visit.page.click("#prompt summary")
     shown = visit.page.locator("#prompt pre").evaluate_all("all => all.map(one => one.textContent)")
     assert shown == [segment["text"] for segment in trace["prompt"]["segments"]]
-
-
-# --- every control changes the request it says it changes ------------------------------------------------------------
-
-
-def radio(group: str, label: str) -> Callable[[Page], None]:
-    return lambda page: page.locator(f"{group} label", has_text=label).first.click()
-
-
-def settings(act: Callable[[Page], None]) -> Callable[[Page], None]:
-    def opened(page: Page) -> None:
-        page.get_by_role("button", name="Retrieval settings").click()
-        act(page)
-
-    return opened
-
-
-def number(group: str, value: int) -> Callable[[Page], None]:
-    def fill(page: Page) -> None:
-        box, slider = page.locator(f"{group} input[type=number]"), page.locator(f"{group} input[type=range]")
-        for _ in range(10):  # what is typed while the fold-out is still being built is lost
-            box.fill(str(value))
-            box.press("Tab")
-            try:
-                expect(slider).to_have_value(str(value), timeout=2_000)
-            except AssertionError:
-                continue
-            return
-        expect(slider).to_have_value(str(value))
-
-    return settings(fill)
-
-
-def switch(branch: str) -> Callable[[Page], None]:
-    return lambda page: page.locator(f"#switch-{branch} input").click()
-
-
-CONTROLS: list[tuple[str, Callable[[Page], None], dict[str, Any]]] = [
-    ("preset baseline", radio("#preset", "baseline"), {"name": "baseline", "branches": ["text"]}),
-    ("preset +KG", radio("#preset", "+KG"), {"name": "+KG", "branches": ["text", "graph"]}),
-    ("preset +multimodal", radio("#preset", "+multimodal"), {"name": "+multimodal", "branches": ["text", "visual"]}),
-    ("graph off", switch("graph"), {"name": "+multimodal"}),
-    ("visual off", switch("visual"), {"name": "+KG"}),
-    ("pixels", radio("#payload", "pixels"), {"payload": "pixels"}),
-    ("captions", radio("#payload", "captions"), {"payload": "captions"}),
-    ("dense", settings(radio("#text-ranker", "dense")), {"text_ranker": "dense"}),
-    ("bm25", settings(radio("#text-ranker", "BM25")), {"text_ranker": "bm25"}),
-    ("chunks", number("#text-k", 6), {"text_k": 6}),
-    ("graph mode", settings(radio("#graph-mode", "everywhere")), {"graph_mode": "open"}),
-    ("facts", number("#max-facts", 1), {"max_facts": 1}),
-    ("visual ranker", settings(radio("#visual-ranker", "proxy")), {"visual_ranker": "proxy"}),
-    ("clip", settings(radio("#visual-ranker", "CLIP")), {"visual_ranker": "clip"}),
-    ("depth", number("#visual-depth", 2), {"visual_depth": 2}),
-]
-
-
-@pytest.mark.parametrize(("act", "expected"), [c[1:] for c in CONTROLS], ids=[c[0] for c in CONTROLS])
-def test_a_control_changes_the_request(visit: Visit, act: Callable[[Page], None], expected: dict[str, Any]) -> None:
-    act(visit.page)
-    system = visit.ask(TEXT_QUESTION)["system"]
-    default = {name: getattr(explore.DEFAULT, name) for name in system}
-    changed = {name: value for name, value in system.items() if value != json.loads(json.dumps(default[name]))}
-    assert {name: system[name] for name in expected} == expected
-    assert set(changed) - {"label", "name", "branches"} == set(expected) - {"name", "branches"}
-
-
-def test_the_generator_chosen_is_the_one_asked_and_says_what_it_needs(visit: Visit) -> None:
-    radio("#generator", "GPT-4o-mini")(visit.page)
-    assert visit.ask(TEXT_QUESTION)["generator"] == "gpt-4o-mini"
-    expect(visit.page.locator("#answer [data-state=error]")).to_contain_text("OPENAI_API_KEY")
-    expect(visit.page.locator("#text li.fb-item").first).to_be_visible()
-
-
-def test_preset_and_switches_always_agree(visit: Visit) -> None:
-    page = visit.page
-
-    def shown() -> tuple[str, bool, bool]:
-        chosen = page.locator("#preset label.selected").inner_text()
-        return (
-            chosen,
-            page.locator("#switch-graph input").is_checked(),
-            page.locator("#switch-visual input").is_checked(),
-        )
-
-    def becomes(*state: object) -> None:
-        page.wait_for_function(
-            "([name, kg, visual]) => document.querySelector('#preset label.selected')?.innerText === name"
-            " && document.querySelector('#switch-graph input').checked === kg"
-            " && document.querySelector('#switch-visual input').checked === visual",
-            arg=list(state),
-        )
-        assert shown() == state
-
-    becomes("+both", True, True)
-    for name, state in {"baseline": (False, False), "+KG": (True, False), "+multimodal": (False, True)}.items():
-        radio("#preset", name)(page)
-        becomes(name, *state)
-    switch("graph")(page)
-    becomes("+both", True, True)
-    switch("visual")(page)
-    becomes("+KG", True, False)
-    switch("graph")(page)
-    becomes("baseline", False, False)
-
-
-def test_reset_brings_the_defaults_back(visit: Visit) -> None:
-    number("#text-k", 9)(visit.page)
-    radio("#text-ranker", "dense")(visit.page)
-    radio("#payload", "pixels")(visit.page)
-    visit.page.click("#reset")
-    expect(visit.page.locator("#text-k input[type=number]")).to_have_value("3")
-    system = visit.ask(TEXT_QUESTION)["system"]
-    assert (system["text_k"], system["text_ranker"], system["payload"]) == (3, "hybrid", "auto")
 
 
 def test_a_branch_that_is_off_says_so_in_its_column(visit: Visit) -> None:
