@@ -13,9 +13,11 @@ from rag.types import Chunk, Document, Triple
 from rag.types import Page as CorpusPage
 from tests.ui.conftest import ATTACK, Server, Visit, free_port, serving, visiting
 from tests.ui.test_explore_browser import TEXT_QUESTION, serious
+from ui import text as words
 
 pytestmark = pytest.mark.browser
 
+ONLY_DROPPED = next(example.question for example in words.EXAMPLES["demo"] if example.kind == "pixels")
 INK_AT_THE_EDGES = """() => {
     const { width, height } = document.querySelector("canvas");
     const pixels = (x) => document.querySelector("canvas").getContext("2d").getImageData(x, 0, 2, height).data;
@@ -149,12 +151,16 @@ def test_no_serious_axe_violation_with_everything_open(browser: Browser, app: Se
 
 def test_no_label_is_cut_at_the_edge_of_a_phone(browser: Browser, app: Server) -> None:
     with visiting(browser, app.url, viewport={"width": 390, "height": 844}) as window:
-        window.open().ask(TEXT_QUESTION)
+        window.open().ask(ONLY_DROPPED)
         frame = drawing(window)
-        assert frame.evaluate(INK_AT_THE_EDGES) == 0
+        assert edges(frame) == 12 and frame.evaluate(INK_AT_THE_EDGES) == 0
+        window.ask(TEXT_QUESTION)
+        frame = drawing(window)
+        expect(frame.locator("html")).to_have_attribute("data-drawn", "5")
+        assert edges(frame) == 5 and frame.evaluate(INK_AT_THE_EDGES) == 0
         window.page.locator("#graph .fb-entity").first.click()
         expect(window.page.locator("#graph .fb-around")).to_be_visible()
-        expect(frame.locator("html")).not_to_have_attribute("data-drawn", "5")
+        expect(frame.locator("html")).to_have_attribute("data-drawn", "35")
         edges(frame)
         assert frame.evaluate(INK_AT_THE_EDGES) == 0
         assert window.page.evaluate("document.documentElement.scrollWidth") <= 390
