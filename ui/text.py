@@ -249,8 +249,7 @@ COMPARE_ESTIMATE = "{answers} ≈ {about} in all, at most {limit}. Nothing has b
 COMPARE_ASK = "Compare"
 COMPARE_ASK_PAID = "Ask for ≈ {about}"
 COMPARE_ASK_UNKNOWN = "Ask at unknown cost"
-PICKER = "Question set"
-PICKER_NOTE = "{questions} with reference answers"
+PICKER = "Question set: {questions} with reference answers"
 
 CELL_STATES: dict[str, str] = {
     "waiting": "waiting for its turn …",
@@ -274,3 +273,49 @@ NOTHING_ADDED = "Nothing was added to its prompt."
 GOLD_FOUND = "gold {kind}: rank {rank}, {sent}"
 GOLD_MISSED = "gold {kind}: missed, not among {listed}"
 GOLD_OFF = "gold {kind}: this system has no figures and tables"
+
+OWN_CORPUS = "Yours: {name}"
+OWN_NOTE = "Only this browser window sees it. It is deleted when you close or reload the page, and after an hour at the latest."
+OWN_REMOVE = "Delete it now"
+CLIP_MISSING = "The CLIP ranker could rank these crops by their pixels, but they are not indexed for it yet."
+CLIP_BUILD = "Index {crops} for CLIP"
+CLIP_WITHOUT = "Crops are ranked without CLIP"
+CLIP_COMMAND = (
+    "Its weights are not on this machine, or an index may not be built from the page. The operator's command: "
+    "python -m rag corpus FOLDER --add-clip"
+)
+INDEX_AGAIN = "Index it again"
+INDEX_BUSY = "Another index is being built; try again when it is done."
+INDEX_STARTS = "Starting …"
+INDEX_DONE = "The index is there; the next question uses it."
+INDEX_STOPPED = "Stopped; nothing was changed."
+
+SCOPES = {"chunks": "Passages", "crops": "Figures and tables", "pages": "Page names"}
+FOUND = {"chunks": "Passages found", "crops": "Figures and tables found", "pages": "Pages found"}
+CORPUS_SEARCH = "Search this corpus …"
+ALL_DOCUMENTS = "All documents"
+ALL_PAGES = "All pages"
+NOT_FOUND = "Nothing was found. Try other words, or look through all pages."
+NO_SUCH_PAGE = "This corpus has no such page; open one from the list."
+NONE_ON_PAGE = "None on this page."
+
+UPLOAD = "Add your own documents"
+UPLOAD_CHOOSE = "Choose files or drop them here"
+UPLOAD_KINDS = "PDF, PNG, JPEG, TIFF."
+UPLOAD_RULE = (
+    "They are read on this server and sent to no one else, unless you ask a generator that runs elsewhere. Only this browser "
+    "window sees them; they are deleted when you close or reload the page, and after an hour at the latest."
+)
+UPLOAD_OFF = "The operator of this page takes no documents. Run Fusebox on your own machine to add yours."
+BUILDING = "Reading your documents"
+BUILD_STARTS = "starting …"
+BUILD_WAITING = "Your documents are here. {ahead} first; this starts by itself."
+BUILD_FULL = "Too many visitors are waiting for their documents; try again in a few minutes."
+BUILD_RUNNING = "Your documents are being read already; stop that first, or wait."
+BUILD_STOPPED = "Stopped. Your documents were deleted."
+BUILD_BUG = "Fusebox itself failed on these documents; its log says where. They were deleted. Try others, or report it."
+BUILT = "Your documents are a corpus now"
+BUILT_NEXT = "Explore and Compare use them from now on."
+BUILT_ASK = "Ask a question about them"
+PER_PAGE = "Page by page"
+OWN_REMOVED = "Your documents were deleted."

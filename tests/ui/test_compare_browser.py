@@ -62,7 +62,8 @@ def test_four_cells_fill_with_reference_gold_and_differences(page: Page, visit: 
 
 def test_a_question_of_the_set_is_picked_and_the_keyboard_compares(page: Page) -> None:
     picker = page.locator("#compare-picker input")
-    picker.fill("mgus2 data set contain?")
+    picker.click()
+    picker.press_sequentially("How many subjects diagnosed")
     page.get_by_role("option").filter(has_text="How many subjects diagnosed").first.click()
     expect(page.locator("#compare-question textarea")).to_have_value(TEXT_QUESTION)
     page.locator("#compare-question textarea").press("Control+Enter")

@@ -94,8 +94,7 @@ def _picker(questions: Sequence[Question]) -> gr.Dropdown:
     return gr.Dropdown(
         choices,
         value=None,
-        label=words.PICKER,
-        info=words.PICKER_NOTE.format(questions=plural(len(choices), "question")),
+        label=words.PICKER.format(questions=plural(len(choices), "question")),
         visible=bool(choices),
         filterable=True,
         elem_id="compare-picker",
