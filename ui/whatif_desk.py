@@ -152,12 +152,13 @@ class WhatIfDesk:
                 yield whatif.price(before, spec, cost(before, spec, corpus))
                 return
             yield whatif.measured(before, (), spec, running=True)
-            drawn = time.perf_counter()
+            last, drawn = time.perf_counter(), 0
             for known in influence(before, spec, corpus, access, run.stopped):
                 now = time.perf_counter()
-                if now - drawn >= REDRAW_S:
-                    drawn = now
-                    yield whatif.measured(before, known, spec, running=True)
+                if now - last >= REDRAW_S:
+                    # Where nothing is new, this is the sign of life at which a window that was closed ends the call.
+                    yield whatif.measured(before, known, spec, running=True) if len(known) != drawn else gr.skip()
+                    last, drawn = now, len(known)
             if run.current():
                 yield whatif.measured(before, known, spec, running=False)
         except FuseboxError as error:
