@@ -199,13 +199,38 @@ def test_windows_that_overlap_are_read_as_one_text() -> None:
         "Collecting the samples took ten years in all. The registry was opened in 1951 and enrolled 4,217 miners from "
         "the northern coal fields, who were examined every second year."
     )
-    left, right = page[:100], page[60:]
-    segments = (
-        Segment("text", f"[T1] (doc, p. 1)\n{left}\n\n", "T1", "doc_p001_c00"),
-        Segment("text", f"[T2] (doc, p. 1)\n{right}\n\n", "T2", "doc_p001_c01"),
-        Segment("question", "Question: How many miners did the registry enroll?\n"),
+    assert _of_two_windows(page, 100, 60, "How many miners did the registry enroll?") == "4,217 miners [T2]"
+
+
+@pytest.mark.parametrize(
+    ("cut", "begin", "question", "tag"),
+    [
+        (110, 80, "In which year was the registry opened?", "T1"),  # the year stands before the second window begins
+        (70, 45, "In which year was the registry opened?", "T2"),
+        (110, 80, "Which miners were enrolled by the registry that was opened in 1951?", ""),
+    ],
+)
+def test_the_window_that_holds_the_answer_is_cited(cut: int, begin: int, question: str, tag: str) -> None:
+    """The middle of the sentence lies in the second window, wherever the answer stands."""
+    page = (
+        "Collecting the samples took ten years in all. The registry was opened in 1951 and enrolled 4,217 miners from "
+        "the northern coal fields, who were examined every second year."
     )
-    assert read(Prompt((), segments, {"T1": "doc_p001_c00", "T2": "doc_p001_c01"})).answer == "4,217 miners [T2]"
+    said, _, tags = _of_two_windows(page, cut, begin, question).partition(" [")
+    windows = {"T1": page[:cut], "T2": page[begin:]}
+    holders = [name for name, text in windows.items() if said in text]
+    assert tags.removesuffix("]") == (holders[-1] if holders else "T1, T2")
+    assert not tag or tags == f"{tag}]"
+
+
+def _of_two_windows(page: str, cut: int, begin: int, question: str) -> str:
+    """The answer to a question whose evidence is ``page[:cut]`` and ``page[begin:]``."""
+    segments = (
+        Segment("text", f"[T1] (doc, p. 1)\n{page[:cut]}\n\n", "T1", "doc_p001_c00"),
+        Segment("text", f"[T2] (doc, p. 1)\n{page[begin:]}\n\n", "T2", "doc_p001_c01"),
+        Segment("question", f"Question: {question}\n"),
+    )
+    return read(Prompt((), segments, {"T1": "doc_p001_c00", "T2": "doc_p001_c01"})).answer
 
 
 @pytest.mark.parametrize(

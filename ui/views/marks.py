@@ -15,6 +15,7 @@ a name."""
 MAX_GAP = 2.5
 """Words of one line stand at most this many line heights apart; a wider gap is between two columns."""
 
+_BETWEEN_TAGS = "[] ,;"
 _SENTENCE_ENDS = (". ", "? ", "! ", "\n")
 
 
@@ -26,24 +27,26 @@ def question_stems(question: str) -> frozenset[str]:
 
 
 def cited_sentences(trace: Trace, item_id: str) -> tuple[str, ...]:
-    """The pieces of the answer that cite ``item_id``: from the previous sentence's end to the tag."""
+    """The pieces of the answer that cite ``item_id``: from the end of the sentence or of the citation before, to the tag."""
     if trace.generation is None:
         return ()
     text = trace.generation.text
     pieces = []
-    for citation in trace.citations:
+    for number, citation in enumerate(trace.citations):
         if citation.item_id == item_id:
-            before = text[: citation.start].rstrip("[ ,;")
-            start = max(
-                (
-                    before.rfind(end, 0, max(0, len(before) - 1)) + len(end)
-                    for end in _SENTENCE_ENDS
-                    if end in before[:-1]
-                ),
-                default=0,
-            )
-            pieces.append(before[start:])
-    return tuple(pieces)
+            first = number
+            # Tags in a row share what stands before the first of them.
+            while first and not text[trace.citations[first - 1].end : trace.citations[first].start].strip(_BETWEEN_TAGS):
+                first -= 1
+            end = trace.citations[first].start
+            begun = trace.citations[first - 1].end if first else 0
+            pieces.append(_last_sentence(text[begun:end].strip(_BETWEEN_TAGS)))
+    return tuple(piece for piece in pieces if piece)
+
+
+def _last_sentence(text: str) -> str:
+    ends = [text.rfind(end, 0, max(0, len(text) - 1)) + len(end) for end in _SENTENCE_ENDS if end in text[:-1]]
+    return text[max(ends, default=0) :]
 
 
 def cited_spans(passage: str, sentences: Iterable[str]) -> list[tuple[int, int]]:

@@ -49,9 +49,9 @@ TITLE = 3
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The smallest run of evidence that can answer. ``context`` are words around it that help to recognise it (the
-    sentences next to it, the caption, the source) but can't be quoted; ``before`` is the sentence before. A table row has
-    ``cells``."""
+    """The smallest run of evidence that can answer. ``tag`` is the window of its middle, ``tags`` all windows it touches.
+    ``context`` are words around it that help to recognise it (the sentences next to it, the caption, the source) but can't be
+    quoted; ``before`` is the sentence before. A table row has ``cells``."""
 
     tag: str
     kind: UnitKind
@@ -59,18 +59,22 @@ class Unit:
     context: str = ""
     before: str = ""
     cells: tuple[Cell, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class _Passage:
-    """Text windows that overlap, joined: ``starts`` are (offset, tag) of each window."""
+    """Text windows that overlap, joined: ``windows`` are (start, end, tag) of each."""
 
     source: str
     text: str
-    starts: list[tuple[int, str]] = field(default_factory=list)
+    windows: list[tuple[int, int, str]] = field(default_factory=list)
 
     def tag_at(self, offset: int) -> str:
-        return next(tag for start, tag in reversed(self.starts) if start <= offset)
+        return next(tag for start, _, tag in reversed(self.windows) if start <= offset)
+
+    def tags_in(self, start: int, end: int) -> tuple[str, ...]:
+        return tuple(tag for low, high, tag in self.windows if low < end and start < high)
 
 
 def question_of(prompt: Prompt) -> str:
@@ -105,15 +109,16 @@ def _passages(segments: Sequence[Segment]) -> list[_Passage]:
         last = passages[-1] if passages else None
         overlap = _overlap(last.text, body) if last and last.source == source else 0
         if last and overlap:
-            last.starts.append((len(last.text) - overlap, segment.tag))
+            start = len(last.text) - overlap
+            last.windows.append((start, start + len(body), segment.tag))
             last.text += body[overlap:]
         elif body:
-            passages.append(_Passage(source, body, [(0, segment.tag)]))
+            passages.append(_Passage(source, body, [(0, len(body), segment.tag)]))
     for passage in passages:
-        if cut[passage.starts[-1][1]] and passage.text[-1:].isalnum():
+        if cut[passage.windows[-1][2]] and passage.text[-1:].isalnum():
             passage.text = passage.text.rpartition(" ")[0]  # the window's edge cuts a word or number
     order = {segment.tag: i for i, segment in enumerate(segments)}
-    return sorted(passages, key=lambda p: min(order[tag] for _, tag in p.starts))
+    return sorted(passages, key=lambda p: min(order[tag] for *_, tag in p.windows))
 
 
 def _opened(segment: Segment) -> tuple[str, str]:
@@ -136,7 +141,7 @@ def _sentences(passage: _Passage) -> Iterator[Unit]:
         texts[0] = texts[0][texts[0].index(" ") + 1 :]  # the window's edge cuts a word
     source = words_of(passage.source)
     for i, ((start, end), text) in enumerate(zip(spans, texts, strict=True)):
-        tag = passage.tag_at((start + end) // 2)
+        tag, tags = passage.tag_at((start + end) // 2), passage.tags_in(start, end)
         near = " ".join([*texts[max(0, i - 1) : i], *texts[i + 1 : i + 2], source])
         text = _HEADING.sub("", text)
         prose, rows = unflatten(text)
@@ -144,9 +149,9 @@ def _sentences(passage: _Passage) -> Iterator[Unit]:
             prose, rows = text, ()  # a formula's bar, not a table's
         for row, title in rows:
             above = " ".join([*texts[max(0, i - TITLE) : i], title, source])
-            yield Unit(tag, "row", row, above, cells=row_of(row))
+            yield Unit(tag, "row", row, above, cells=row_of(row), tags=tags)
         if prose:
-            yield Unit(tag, "sentence", prose, near, texts[i - 1] if i else "")
+            yield Unit(tag, "sentence", prose, near, texts[i - 1] if i else "", tags=tags)
 
 
 def sentence_spans(text: str) -> Iterator[tuple[int, int]]:

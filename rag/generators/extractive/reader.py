@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rag.generators.extractive import comparisons
-from rag.generators.extractive.evidence import question_of, units
+from rag.generators.extractive.evidence import Unit, question_of, units
 from rag.generators.extractive.matching import Indexed, best_match, indexed
 from rag.generators.extractive.questions import Answer, Question, parts
 from rag.prompt import ABSTENTION
@@ -37,8 +37,8 @@ def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
     question = question_of(prompt)
     if not evidence or not question:
         return Reading(ABSTENTION, (), 0.0, True)
-    answers = comparisons.answers(question, lambda part: _answer(part, evidence)) or tuple(
-        _answer(part, evidence) for part in parts(question)
+    answers = comparisons.answers(question, lambda part: _answer(part, evidence, prompt)) or tuple(
+        _answer(part, evidence, prompt) for part in parts(question)
     )
     least = threshold * (OTHER_PARTS if any(answer.score >= threshold for answer in answers) else 1.0)
     kept = tuple(answer for answer in answers if answer.tag and answer.score >= least)
@@ -46,12 +46,25 @@ def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
     if not kept:
         return Reading(ABSTENTION, (), score, True, answers)
     lines = dict.fromkeys(f"{answer.text.rstrip(' .;,')} [{answer.tag}]" for answer in kept)
-    return Reading("; ".join(lines), tuple(dict.fromkeys(a.tag for a in kept)), score, False, answers)
+    tags = dict.fromkeys(tag for answer in kept for tag in answer.tag.split(", "))
+    return Reading("; ".join(lines), tuple(tags), score, False, answers)
 
 
-def _answer(question: Question, evidence: Sequence[Indexed]) -> Answer:
+def _answer(question: Question, evidence: Sequence[Indexed], prompt: Prompt) -> Answer:
     found = best_match(question, evidence)
     if found is None:
         return Answer("", "", 0.0)
     best, probability = found
-    return Answer(best.candidate, best.unit.tag, probability)
+    return Answer(best.candidate, _held_by(best.candidate, best.unit, prompt), probability)
+
+
+def _held_by(answer: str, unit: Unit, prompt: Prompt) -> str:
+    """The tag of a window that holds the answer. Windows of a page overlap and are joined to whole sentences before they are read,
+    so that the one in a sentence's middle may hold half of an answer or none; an answer that no window holds whole cites all
+    that the sentence touches."""
+    said = " ".join(answer.split())
+    windows = {s.tag: " ".join(s.text.split()) for s in prompt.segments if s.tag in unit.tags and s.kind == "text"}
+    holders = [tag for tag, text in windows.items() if said in text]
+    if len(windows) < 2 or unit.tag in holders or said not in " ".join(unit.text.split()):
+        return unit.tag
+    return holders[0] if holders else ", ".join(windows)
