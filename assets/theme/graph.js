@@ -105,6 +105,7 @@
   };
 
   const clicks = {
+    "[data-graph-zoom]": (button) => frame()?.contentWindow?.postMessage({ zoom: button.dataset.graphZoom }, "*"),
     "[data-said]": toggleSentence,
     "button[data-around]": (button) => around(button.dataset.node, button.dataset.around),
     "[data-around-close]": (button) => takeAway(button.closest("section")),

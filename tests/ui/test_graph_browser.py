@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -89,7 +90,15 @@ def test_a_node_shows_its_neighbours_and_takes_them_away_again(visit: Visit) -> 
     expect(section.first).to_contain_text("showing 30 of")
     expect(frame.locator("html")).not_to_have_attribute("data-drawn", str(before))
     assert edges(frame) >= 30
-    press(visit, frame, chip.get_attribute("data-node") or "")
+    node = chip.get_attribute("data-node") or ""
+    fitted = frame.locator("html").get_attribute("data-scale") or ""
+    page.get_by_role("button", name="Zoom the drawing in").click()
+    expect(frame.locator("html")).to_have_attribute(
+        "data-scale", re.compile("|".join(f"{1.4 * float(fitted) + d:.3f}" for d in (-0.001, 0.0, 0.001)))
+    )
+    page.get_by_role("button", name="Fit the drawing").click()
+    expect(frame.locator("html")).to_have_attribute("data-scale", fitted)
+    press(visit, frame, node)
     expect(section).to_have_count(1)
     section.get_by_role("button", name="Take these neighbours away").click()
     expect(section).to_have_count(0)

@@ -57,6 +57,9 @@ DASHES: dict[str, tuple[int, ...]] = {
 }
 """Layer of the drawing -> dash pattern of its edges, in pixels; ``sent`` is twice as thick as ``neighbour``."""
 
+ZOOMS = (("out", "Zoom the drawing out", "−"), ("fit", "Fit the drawing", "fit"), ("in", "Zoom the drawing in", "+"))
+"""Offered once neighbours crowd the drawing."""
+
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -206,7 +209,12 @@ def _layers(data: Mapping[str, Any], found: GraphEvidence) -> str:
         checked = " checked" if kind in data["on"] else ""
         box = f'<input type="checkbox" data-layer="{esc(kind)}"{checked}>'
         rows.append(f'<label class="fb-check">{box}{_line(kind)}{esc(kind)} <b>{count}</b></label>')
-    return f'<div class="fb-layers" role="group" aria-label="Facts in the drawing">{"".join(rows)}</div>'
+    zooms = "".join(
+        f'<button type="button" class="fb-small" data-graph-zoom="{step}" aria-label="{label}">{sign}</button>'
+        for step, label, sign in ZOOMS
+    )
+    rows.append(f'<span class="fb-buttons fb-graph-zoom">{zooms}</span>')
+    return f'<div class="fb-layers" role="group" aria-label="The drawing">{"".join(rows)}</div>'
 
 
 def _line(kind: str) -> str:
