@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -47,7 +48,7 @@ LEAST_CONFIDENCE_IN_FIGURES = 60.0
 _DOUBTFUL_CONFIDENCE = 65.0
 _POOR_CONFIDENCE = 60.0
 # Degrees: less does no harm, more is no skew. Lines from which it is measured have this length (points).
-_LEAST_SKEW, _MOST_SKEW, _LONG_LINE = 0.4, 15.0, 100.0
+_LEAST_SKEW, _MOST_SKEW, _LONG_LINE = 0.4, 10.0, 100.0
 _LEAST_SCORE = 0.5
 _LAYOUT_SIDE = 1600  # pixels of the longer side, twice what the model sees
 _LAYOUT_KINDS = {
@@ -92,6 +93,15 @@ class OcrWord(NamedTuple):
     line: int
 
 
+class _Reading(NamedTuple):
+    """What Tesseract makes of a sheet: words in its reading order, the slope of their lines (degrees; as far as to turn
+    the sheet counter-clockwise), and the quarter turns, counter-clockwise, that put most of them upright."""
+
+    words: list[OcrWord]
+    skew: float
+    quarters: int
+
+
 def read_image(
     image: Image.Image,
     *,
@@ -119,6 +129,15 @@ def read_image(
     parts = _found(reader, straight, words)
     content = _composed(parts, words, document, number, straight)
     return _put_back(replace(content, source="ocr"), straight, sheet)
+
+
+def page_words(image: Image.Image, dpi: float, languages: str = "eng") -> list[OcrWord]:
+    """The words of a page image as it lies, in Tesseract's reading order; boxes in points.
+
+    Raises:
+        OcrUnavailable: as `read_image`.
+    """
+    return _reader(languages).page(_Sheet.of(image, dpi)).words
 
 
 def _composed(parts: PageParts, words: Sequence[OcrWord], document: str, number: int, sheet: _Sheet) -> PageContent:
@@ -171,7 +190,8 @@ class _Sheet:
         return replace(self, grey=grey, turn=(self.turn + quarters) % 4)
 
     def deskewed(self, degrees: float) -> _Sheet:
-        grey = self.grey.rotate(degrees, Image.Resampling.BICUBIC, expand=True, fillcolor=255)
+        # The size stays, as the layout model goes by the margins too; what leaves the sheet at its corners is blank.
+        grey = self.grey.rotate(degrees, Image.Resampling.BICUBIC, fillcolor=255)
         return replace(self, grey=grey, skew=degrees)
 
     def pixels(self, box: BBox) -> tuple[int, int, int, int] | None:
@@ -211,18 +231,22 @@ def _put_back(content: PageContent, straight: _Sheet, given: _Sheet) -> PageCont
 
 def _straightened(reader: _Reader, sheet: _Sheet) -> tuple[_Sheet, list[OcrWord]]:
     """The sheet turned the right way up with lines level, and its words."""
-    words, skew = reader.page(sheet)
-    if _mean_confidence(words) < _DOUBTFUL_CONFIDENCE and (quarters := reader.quarters(sheet)):
+    reading = reader.page(sheet)
+    quarters = reading.quarters
+    if not quarters and _mean_confidence(reading.words) < _DOUBTFUL_CONFIDENCE:
+        quarters = reader.quarters(sheet)
+    if quarters:
         turned = sheet.turned(quarters)
-        other, other_skew = reader.page(turned)
-        if _weight(other) > _weight(words):
-            sheet, words, skew = turned, other, other_skew
-    if _LEAST_SKEW < abs(skew) < _MOST_SKEW:
-        level = sheet.deskewed(skew)
-        other, _ = reader.page(level)
-        if _weight(other) > 0.9 * _weight(words):
-            sheet, words = level, other
-    return sheet, words
+        other = reader.page(turned)
+        # Text that runs down the page is read well as it is, but its lines are no rows.
+        if _weight(other.words) > (0.9 if reading.quarters else 1.0) * _weight(reading.words):
+            sheet, reading = turned, other
+    if _LEAST_SKEW < abs(reading.skew) < _MOST_SKEW:
+        level = sheet.deskewed(reading.skew)
+        other = reader.page(level)
+        if _weight(other.words) > 0.9 * _weight(reading.words):
+            sheet, reading = level, other
+    return sheet, reading.words
 
 
 def _weight(words: Sequence[OcrWord]) -> float:
@@ -287,17 +311,17 @@ class _Reader:
         self._api = tesserocr.PyTessBaseAPI(path=self._folder, lang=self._languages)
         self._shown: Image.Image | None = None
 
-    def page(self, sheet: _Sheet) -> tuple[list[OcrWord], float]:
-        """All words of the sheet in Tesseract's reading order, and the skew of its lines in degrees."""
+    def page(self, sheet: _Sheet) -> _Reading:
+        """The whole sheet."""
         return self._read(sheet, None, self._lib.PSM.AUTO)
 
     def block(self, sheet: _Sheet, box: BBox) -> list[OcrWord]:
         """The words in `box` (points), which holds one column of text or a table."""
-        return self._read(sheet, box, self._lib.PSM.SINGLE_BLOCK)[0]
+        return self._read(sheet, box, self._lib.PSM.SINGLE_BLOCK).words
 
     def labels(self, sheet: _Sheet, box: BBox) -> list[OcrWord]:
         """The words strewn over `box` (points), a figure."""
-        words, _ = self._read(sheet, box, self._lib.PSM.SPARSE_TEXT)
+        words = self._read(sheet, box, self._lib.PSM.SPARSE_TEXT).words
         return [w for w in words if w.confidence >= LEAST_CONFIDENCE_IN_FIGURES and any(map(str.isalnum, w.text))]
 
     def quarters(self, sheet: _Sheet) -> int:
@@ -309,27 +333,36 @@ class _Reader:
             found = api.DetectOrientationScript()
         return int(found["orient_deg"]) // 90 % 4 if found else 0
 
-    def _read(self, sheet: _Sheet, box: BBox | None, mode: int) -> tuple[list[OcrWord], float]:
+    def _read(self, sheet: _Sheet, box: BBox | None, mode: int) -> _Reading:
         if self._shown is not sheet.grey:
             self._api.SetImage(sheet.grey)
             self._api.SetSourceResolution(round(72 * sheet.scale))
             self._shown = sheet.grey
         area_read = (0, 0, *sheet.grey.size) if box is None else sheet.pixels(box)
         if area_read is None:
-            return [], 0.0
+            return _Reading([], 0.0, 0)
         self._api.SetPageSegMode(mode)
         self._api.SetRectangle(*area_read)
         if not self._api.Recognize():
-            return [], 0.0
+            return _Reading([], 0.0, 0)
         words: list[OcrWord] = []
         slopes: list[tuple[float, float]] = []
+        turns: Counter[int] = Counter()
         for item in self._items():
             word, slope = self._word(item, sheet.scale, len(slopes))
             if item.IsAtBeginningOf(self._lib.RIL.TEXTLINE):
                 slopes.append(slope)
             if word.text:
                 words.append(word)
-        return _sure(words), _skew(slopes, sheet.scale)
+                turns[self._quarters_of(item)] += len(word.text)
+        upright = turns.most_common(1)[0][0] if turns else 0
+        return _Reading(_sure(words), _skew(slopes, sheet.scale), upright)
+
+    def _quarters_of(self, item: Any) -> int:
+        """Quarter turns, counter-clockwise, that put the word upright. What runs down the page Tesseract takes for text
+        in columns, so whether that is its way to be read must be tried."""
+        orientation, direction, *_ = item.Orientation()
+        return 1 if direction == self._lib.WritingDirection.TOP_TO_BOTTOM else int(orientation)
 
     def _items(self) -> Iterator[Any]:
         iterator = self._api.GetIterator()
@@ -370,7 +403,7 @@ def _sure(words: Sequence[OcrWord]) -> list[OcrWord]:
 
 
 def _skew(slopes: Sequence[tuple[float, float]], scale: float) -> float:
-    """Median slope of the long lines in degrees: how far to turn the sheet, counter-clockwise, to level them."""
+    """Median slope of the long lines in degrees, downwards to the right."""
     angles = [math.degrees(math.atan2(rise, run)) for run, rise in slopes if run > _LONG_LINE * scale]
     return median(angles) if len(angles) >= 3 else 0.0
 
