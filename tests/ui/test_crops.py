@@ -47,15 +47,10 @@ def test_matched_words_say_where_they_stand(small: Corpus) -> None:
     assert crops.matches(small.crops[FIGURE], "What about histology?", small) == ()
 
 
-def test_rows_beyond_the_first_few_are_counted(small: Corpus) -> None:
+def test_many_rows_are_counted(small: Corpus) -> None:
     many = "\n".join(f"{n} | Control: 8 months" for n in range(9))
     corpus = replace(small, crops={**small.crops, TABLE: replace(small.crops[TABLE], ocr_text=many)})
-    assert crops.matches(corpus.crops[TABLE], "months", corpus)[0].places == (
-        "row “0”",
-        "row “1”",
-        "row “2”",
-        "6 rows more",
-    )
+    assert crops.matches(corpus.crops[TABLE], "months", corpus)[0].places == ("9 rows",)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +72,7 @@ def test_the_parts_add_up_to_the_crops_bm25_score(demo: Corpus, question: str) -
 
 def test_a_crop_without_a_word_of_the_question_says_so(small: Corpus) -> None:
     document = crops.render(trace(small, question="Anything?"), small)
-    assert document.count("matches by meaning only") == 2 and "No word of the question" in document
+    assert document.count("matched by meaning only") == 2 and "No word of the question" in document
 
 
 @pytest.mark.parametrize("kind", HOSTILE)

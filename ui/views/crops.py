@@ -35,8 +35,8 @@ FIRST_WIDTH = 640
 OTHER_WIDTH = 360
 MAX_CAPTION_CHARS = 220
 MAX_READ_OFF_CHARS = 3_000
-MAX_PLACES = 3
-"""Rows of a table named for each matched word; beyond, they are counted."""
+MAX_PLACES = 2
+"""So many rows of a table are named for a matched word; more are counted."""
 MAX_ROW_CHARS = 40
 
 
@@ -153,17 +153,18 @@ def _places(terms: set[str], crop: Crop) -> Iterator[str]:
     rows = [line for line in crop.ocr_text.splitlines() if terms & set(search.words(line))]
     if crop.kind == "figure":
         yield from ["words in the figure"] if rows else []
+    elif len(rows) > MAX_PLACES:
+        yield f"{len(rows)} rows"
     else:
-        yield from (f"row “{shorten(row.split(' | ')[0], MAX_ROW_CHARS)}”" for row in rows[:MAX_PLACES])
-        yield from [f"{len(rows) - MAX_PLACES} rows more"] if len(rows) > MAX_PLACES else []
+        yield from (f"row “{shorten(row.split(' | ')[0], MAX_ROW_CHARS)}”" for row in rows)
 
 
 def _why(hit: Fused, crop: Crop, trace: Trace, corpus: Corpus) -> str:
     """The matched words in a line; each one's part, where it stands, and what went into the prompt, on demand."""
     found = matches(crop, trace.question, corpus)
-    told = " · ".join(match.word for match in found) or words.NO_WORD
+    told = f"{words.MATCHED}: {' · '.join(match.word for match in found)}" if found else words.NO_WORD
     return (
-        f'<details class="fb-why"><summary><span class="fb-sr">{esc(words.WHY)}: </span>{esc(shorten(told))}</summary>'
+        f'<details class="fb-why"><summary>{esc(shorten(told))}</summary>'
         f"{_matched(hit, found)}{_payload(crop, trace, corpus)}</details>"
     )
 

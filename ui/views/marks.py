@@ -36,7 +36,9 @@ def cited_sentences(trace: Trace, item_id: str) -> tuple[str, ...]:
         if citation.item_id == item_id:
             first = number
             # Tags in a row share what stands before the first of them.
-            while first and not text[trace.citations[first - 1].end : trace.citations[first].start].strip(_BETWEEN_TAGS):
+            while first and not text[trace.citations[first - 1].end : trace.citations[first].start].strip(
+                _BETWEEN_TAGS
+            ):
                 first -= 1
             end = trace.citations[first].start
             begun = trace.citations[first - 1].end if first else 0

@@ -110,9 +110,14 @@ def _toggle(compared: bool, told: str) -> str:
 def _compared(previous: Trace, changes: Sequence[Change], before: int, after: int) -> str:
     counts = {state: sum(change.state == state for change in changes) for state in SIGNS}
     parts = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    sums = f"≈ {before:,} → {after:,} tokens ({after - before:+,})"
+    sums = f"≈ {before:,} → {after:,} tokens ({_more(after - before) or '±0'})"
     head = f'<p class="fb-hint">{bdi(shorten(previous.question))} ({esc(previous.system.name)}): {esc(parts)}; {esc(sums)}</p>'
     return head + "".join(map(_change, changes))
+
+
+def _more(tokens: int) -> str:
+    """A signed count, or nothing where nothing changed."""
+    return f"{tokens:+,}".replace("-", "−") if tokens else ""
 
 
 def _change(change: Change) -> str:
@@ -123,15 +128,15 @@ def _change(change: Change) -> str:
     kind = BRANCH_OF_SEGMENT[held[0].kind]
     texts = ""
     if change.before and change.state in ("went", "changed"):
-        texts += f'<pre dir="auto"><del>{esc(change.before[0].text)}</del></pre>'
+        texts += f'<pre dir="auto"><del>{esc(change.before[0].text.rstrip())}</del></pre>'
     if change.after and change.state in ("came", "changed"):
-        texts += f'<pre dir="auto"><ins>{esc(change.after[0].text)}</ins></pre>'
+        texts += f'<pre dir="auto"><ins>{esc(change.after[0].text.rstrip())}</ins></pre>'
     tags = dict.fromkeys(side[0].tag for side in (change.before, change.after) if side and side[0].tag)
     chips = " → ".join(f'<span class="fb-tag {kind}">{esc(tag)}</span>' for tag in tags)
     return (
         f'<div class="fb-segment {kind} {change.state}"><div class="fb-meta">'
         f'<span class="fb-sign" aria-hidden="true">{SIGNS[change.state]}</span><span>{esc(held[0].kind)}</span>{chips}'
-        f'<span>{change.state}</span><span class="fb-score">{change.tokens:+,}</span></div>{texts}</div>'
+        f'<span>{change.state}</span><span class="fb-score">{_more(change.tokens)}</span></div>{texts}</div>'
     )
 
 
