@@ -8,7 +8,6 @@ import sys
 from rag.corpus import open_corpus
 from rag.errors import FuseboxError
 from rag.settings import Settings
-from ui.layout import serve
 
 _M_ARENA_MAX = -8
 """glibc's name for it, from malloc.h."""
@@ -16,6 +15,9 @@ _M_ARENA_MAX = -8
 
 def main() -> None:
     """Open the corpus and serve until stopped."""
+    # Not above: the processes that read visitors' pages import this module too, and need nothing of the page.
+    from ui.layout import serve
+
     _few_arenas()
     settings = Settings.from_env()
     corpus = open_corpus(settings.corpus, settings.text_encoder)

@@ -95,6 +95,7 @@ def _add_corpus(p: argparse.ArgumentParser) -> None:
     p.add_argument("folder", type=Path)
     p.add_argument("--check", action="store_true", help="verify every digest and cross reference")
     p.add_argument("--add-clip", action="store_true", help="index the crops' pixels with CLIP (needs its weights)")
+    p.add_argument("--add-text", metavar="ENCODER", help="index the text with another encoder too")
     p.add_argument("--json", action="store_true")
 
 
@@ -179,7 +180,9 @@ def run_corpus(args: argparse.Namespace) -> int:
         return 1 if problems else 0
     if args.add_clip:
         _add_clip(args.folder)
-    facts = describe(open_corpus(args.folder))
+    if args.add_text:
+        _add_text(args.folder, args.add_text)
+    facts = describe(open_corpus(args.folder, args.add_text or ""))
     print(json.dumps(facts, ensure_ascii=False) if args.json else _table(facts))
     return 0
 
@@ -191,6 +194,13 @@ def _add_clip(folder: Path) -> None:
     corpus = open_corpus(folder)
     encoder = image_encoder(f"clip-vit-b-32-{Settings.from_env().clip_pretrained}")
     build_visual_index(corpus, encoder, progress=lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def _add_text(folder: Path, encoder_id: str) -> None:
+    from rag.corpus import add_text_index
+    from rag.encoders import text_encoder
+
+    add_text_index(folder, text_encoder(encoder_id), progress=lambda line: print(line, file=sys.stderr, flush=True))
 
 
 def run_bench(args: argparse.Namespace) -> int:

@@ -737,3 +737,35 @@ def add_visual_index(corpus: Corpus, encoder_id: str, vectors: Vectors) -> Corpu
     digests = {**corpus.manifest.files, name: files.sha256_of(corpus.root / name)}
     files.write_manifest(corpus.root, replace(corpus.manifest, indices=(*others, entry), files=digests))
     return open_corpus(corpus.root, corpus.text_encoder_id)
+
+
+# --- another text encoder --------------------------------------------------------------------------------------------
+
+
+def add_text_index(
+    path: Path | str, encoder: TextEncoder, progress: Callable[[Progress], None] = lambda event: None
+) -> Corpus:
+    """Index chunks and crops' words with another text encoder, beside those that are there, and open the corpus with it. The
+    corpus's id stays, so that its traces still fit.
+
+    Raises:
+        CorpusError: the folder holds no whole corpus, or can't be written to.
+    """
+    root = Path(path)
+    manifest = files.read_manifest(root)
+    _raise_first(files.digest_problems(root, manifest.files, cached=True))
+    if any(entry.encoder == encoder.id for entry in manifest.indices):
+        return open_corpus(root, encoder.id)
+    entries: tuple[IndexEntry, ...] = ()
+    try:
+        entries = tuple(_write_indices(root, manifest.counts, encoder, progress))
+        digests = {**manifest.files, **{entry.file: files.sha256_of(root / entry.file) for entry in entries}}
+        files.write_manifest(root, replace(manifest, indices=(*manifest.indices, *entries), files=digests))
+    except (OSError, RuntimeError) as error:
+        entries = ()
+        raise CorpusError(f"{root} can't be written to; copy the corpus to a folder of yours first.") from error
+    finally:
+        if not entries:  # stopped or failed: nothing half done stays behind
+            for purpose in ("text", "proxy"):
+                (root / files.index_file(purpose, encoder.id)).unlink(missing_ok=True)
+    return open_corpus(root, encoder.id)

@@ -16,6 +16,10 @@ FUSEBOX_VISITOR_KEYS        1 or 0: may visitors use their own keys             
 FUSEBOX_BUDGET_USD_SESSION  most that one session may spend on the operator's keys; who     no cap
                             opens many sessions is held by the day's cap alone
 FUSEBOX_BUDGET_USD_DAY      most that all may spend on them in one day (UTC)                  no cap
+FUSEBOX_CORPORA             further corpus folders to choose from in the page, separated    (none)
+                            as in PATH
+FUSEBOX_UPLOADS             1 or 0: may visitors add documents of their own, and have the   1
+                            page build missing indices
 FUSEBOX_MAX_FILES           most files a visitor's corpus is made from                      20
 FUSEBOX_MAX_MB              most megabytes they have together                               100
 FUSEBOX_MAX_PAGES           most pages it has                                               300
@@ -57,6 +61,8 @@ class Settings:
     budget_usd_session: float | None = None
     budget_usd_day: float | None = None
     uploads: Limits = UPLOADS
+    take_uploads: bool = True
+    corpora: tuple[Path, ...] = ()
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
@@ -81,6 +87,8 @@ class Settings:
             budget_usd_session=_money(env, "FUSEBOX_BUDGET_USD_SESSION"),
             budget_usd_day=_money(env, "FUSEBOX_BUDGET_USD_DAY"),
             uploads=limits_from_env(env, default.uploads),
+            take_uploads=_whole_number(env, "FUSEBOX_UPLOADS", 1, 0, 1) == 1,
+            corpora=tuple(Path(part) for part in env.get("FUSEBOX_CORPORA", "").split(os.pathsep) if part),
         )
 
 

@@ -100,6 +100,9 @@ class CompareDesk:
         last = 0.0
         access = self.handlers.access.for_session(session)
         for states in compare.compare(question, cells, corpus, stopped=stop.is_set, access=access):
+            if self.handlers.shelf.of(session) is not corpus:  # another one was chosen, and the cells are empty again
+                yield self._update(**_idle())
+                return
             now = time.perf_counter()
             if now - last >= REDRAW_S:
                 last = now

@@ -78,6 +78,8 @@ class Handlers:
     generators: Mapping[str, GeneratorSpec] = field(default_factory=lambda: GENERATORS)
     access: Access = OPERATOR
     desk: KeyDesk | None = None
+    left: Callable[[str], None] = lambda session: None
+    """Told of a session whose page was closed."""
     _stops: dict[str, threading.Event] = field(default_factory=dict)
     _turns: dict[str, int] = field(default_factory=dict)
 
@@ -93,7 +95,11 @@ class Handlers:
                 self.desk.admit(request)
             running = _Running(self.spec(generator), self.shelf.of(session), stop)
             system = system_of(with_graph, with_visual, dict(zip(KNOBS, settings, strict=True)))
-            yield from self._answer(question or "", system, running, self.access.for_session(session))
+            turn = self.turn(session)
+            for update in self._answer(question or "", system, running, self.access.for_session(session)):
+                if self.turn(session) != turn:  # another corpus was chosen meanwhile
+                    break
+                yield update
         except FuseboxError as error:
             yield self._update(answer=answer.problem(str(error)), **_idle())
         finally:
@@ -112,6 +118,14 @@ class Handlers:
     def turn(self, session: str) -> int:
         """Changes with every answer that takes the page of ``session``: what still runs for an earlier one is out of date."""
         return self._turns.get(session, 0)
+
+    def cleared(self, session: str, corpus: Corpus) -> Update:
+        """The page before the first question to ``corpus``; for ``OUTPUTS``. What runs for this session ends and is not shown."""
+        running = self._stops.get(session)
+        if running is not None:
+            running.set()
+        self._next_turn(session)
+        return self._update(trace=None, **empty_views(corpus), **_idle())
 
     def _next_turn(self, session: str) -> None:
         self._turns[session] = self.turn(session) + 1
@@ -214,6 +228,7 @@ class Handlers:
         """The page was closed: its keys are forgotten, and its choice of corpus."""
         self.shelf.leave(str(request.session_hash))
         self._turns.pop(str(request.session_hash), None)
+        self.left(str(request.session_hash))
         if self.desk is not None:
             self.desk.forget(str(request.session_hash))
 
@@ -251,6 +266,22 @@ class Handlers:
     @staticmethod
     def _update(**changes: Any) -> Update:
         return tuple(changes.get(name, gr.skip()) for name in OUTPUTS)
+
+
+def empty_views(corpus: Corpus) -> dict[str, str]:
+    """``VIEWS`` before the first question."""
+    return {
+        "answer": answer.empty(len(corpus.documents)),
+        "counters": counters.empty(),
+        "explain": explain.empty(),
+        "whatif": "",
+        "text": chunks.render(None, corpus),
+        "graph": graph.render(None, corpus),
+        "visual": crops.render(None, corpus),
+        "influence": "",
+        "prompt": prompt.empty(),
+        "estimates": "",
+    }
 
 
 def _took_crops(trace: Trace) -> bool:

@@ -17,7 +17,7 @@ import json
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -51,7 +51,9 @@ class KeyDesk:
     def __init__(self, keys: SessionKeys, variables: Collection[str]) -> None:
         self._keys, self._variables = keys, frozenset(variables)
         self._owners: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self.forgotten: Callable[[str], None] = lambda session: None
+        """Told of a session that made room for others: what else it has must go with what binds it."""
 
     @property
     def open(self) -> bool:
@@ -71,9 +73,7 @@ class KeyDesk:
             held = self.take(session, variable, key, token)
         except UsageError as error:
             return JSONResponse({"error": str(error)}, 400, headers)
-        return JSONResponse(
-            {"held": held}, 200, headers if known else headers | {"Set-Cookie": _cookie(request, token)}
-        )
+        return JSONResponse({"held": held}, 200, headers if known else headers | {"Set-Cookie": cookie(request, token)})
 
     def take(self, session: str, variable: str, key: str, token: str) -> bool:
         """Keep ``key`` for a session, or forget it where it is empty.
@@ -86,7 +86,7 @@ class KeyDesk:
         """
         if variable not in self._variables:
             raise UsageError(_NO_SUCH_VARIABLE)
-        self._bind(session, _digest(token))
+        self.bind(session, token)
         self._keys.put(session, variable, key)
         return self._keys.get(session, variable) is not None
 
@@ -111,7 +111,13 @@ class KeyDesk:
             self._owners.pop(session, None)
             self._keys.forget(session)
 
-    def _bind(self, session: str, owner: bytes) -> None:
+    def bind(self, session: str, token: str) -> None:
+        """Bind a session to the browser that has ``token`` in its cookie.
+
+        Raises:
+            UsageError: it is another browser's.
+        """
+        owner = _digest(token)
         with self._lock:
             if not hmac.compare_digest(self._owners.setdefault(session, owner), owner):
                 raise UsageError(_NOT_YOURS)
@@ -119,6 +125,7 @@ class KeyDesk:
             while len(self._owners) > MAX_SESSIONS:
                 longest_idle, _ = self._owners.popitem(last=False)
                 self._keys.forget(longest_idle)
+                self.forgotten(longest_idle)
 
 
 def _digest(token: str) -> bytes:
@@ -136,7 +143,7 @@ async def _read(request: Request) -> tuple[str, str, str]:
     Raises:
         UsageError: from elsewhere, too large, or not what the page sends; the message repeats nothing of it.
     """
-    if not _from_here(request):
+    if not from_here(request):
         raise UsageError(_ELSEWHERE)
     # A form of another site can't send this type without asking first.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -158,7 +165,7 @@ async def _read(request: Request) -> tuple[str, str, str]:
     raise UsageError(_NOT_READ)
 
 
-def _from_here(request: Request) -> bool:
+def from_here(request: Request) -> bool:
     """Whether a page of this server sent the request, as far as browsers say; what is no browser has nobody's cookie."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
@@ -167,7 +174,7 @@ def _from_here(request: Request) -> bool:
     return origin is None or urlsplit(origin).netloc == request.headers.get("host")
 
 
-def _cookie(request: Request, token: str) -> str:
+def cookie(request: Request, token: str) -> str:
     """Over HTTPS the page may be shown inside another site (Hugging Face Spaces), which only this kind of cookie survives."""
     forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip()
     secure = (forwarded or request.url.scheme) == "https"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,7 +23,8 @@ from ui.handlers import Handlers
 from ui.keydesk import KeyDesk
 from ui.shelf import Shelf
 from ui.tabs import about, compare, explore
-from ui.views.about import header
+from ui.tabs import corpus as corpus_tab
+from ui.uploads import Uploads
 
 
 def _refuse_upload(request: Request) -> PlainTextResponse:
@@ -37,33 +40,46 @@ def serve(corpus: Corpus, settings: Settings, generators: Mapping[str, Generator
     access = Access.of(settings)
     keys = access.keys or SessionKeys(allowed=False)
     desk = KeyDesk(keys, {spec.key_env for spec in generators.values() if spec.key_env})
-    handlers = Handlers(Shelf(corpus), generators, access, desk)
+    shelf = Shelf(corpus, folders=settings.corpora, encoder_id=settings.text_encoder)
+    handlers = Handlers(shelf, generators, access, desk)
     for example in words.EXAMPLES.get(corpus.manifest.name, ()):
         handlers.warm(example.question)
     handlers.warm(words.WARMING)
-    build(handlers, settings).launch(**launch_options(settings, desk))
+    uploads = Uploads(desk, settings.uploads, settings.take_uploads)
+    # Ended from outside, the process ends as it does by Ctrl-C, and visitors' documents with it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    build(handlers, settings, uploads).launch(**launch_options(settings, desk, uploads))
 
 
-def build(handlers: Handlers, settings: Settings) -> gr.Blocks:
+def build(handlers: Handlers, settings: Settings, uploads: Uploads | None = None) -> gr.Blocks:
     """All tabs."""
     corpus, specs = handlers.shelf.default, list(handlers.generators.values())
     with gr.Blocks(title=words.TITLE, fill_width=True, analytics_enabled=False) as page:
-        gr.HTML(header(corpus), elem_id="header", apply_default_css=False, js_on_load=None)
+        top = corpus_tab.header(handlers)
         api.wire(handlers, settings.concurrency)
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Explore", id="explore"):
                 explored = explore.build(handlers, specs, settings.concurrency, page)
             with gr.Tab("Compare", id="compare"):
-                compare.build(handlers, specs, settings.concurrency, explored)
+                compared = compare.build(handlers, specs, settings.concurrency, explored)
+            with gr.Tab("Corpus", id="corpus"):
+                browsed = corpus_tab.build(handlers, uploads)
             with gr.Tab("About", id="about"):
-                about.build(corpus, specs)
+                told = about.build(corpus, specs)
+        corpus_tab.wire(browsed, top, told, compared, explored)
     page.queue(default_concurrency_limit=settings.concurrency, api_open=False)
     return page
 
 
-def launch_options(settings: Settings, desk: KeyDesk) -> dict[str, Any]:
+def launch_options(settings: Settings, desk: KeyDesk, uploads: Uploads | None = None) -> dict[str, Any]:
     """Arguments of ``launch``: our address and looks, nothing from elsewhere, no inputs kept in browsers, no folder
     served."""
+    routes = [
+        frame.route(),
+        NO_UPLOADS,
+        *([desk.route()] if desk.open else []),
+        *([uploads.route()] if uploads else []),
+    ]
     return {
         "server_name": settings.host,
         "server_port": settings.port,
@@ -80,5 +96,5 @@ def launch_options(settings: Settings, desk: KeyDesk) -> dict[str, Any]:
         "max_file_size": "50mb",
         # A session keeps its last answer; with the default of 10,000 those of a busy day would fill the memory.
         "state_session_capacity": 500,
-        "app_kwargs": {"routes": [frame.route(), NO_UPLOADS, *([desk.route()] if desk.open else [])]},
+        "app_kwargs": {"routes": routes},
     }

@@ -11,6 +11,6 @@ from rag.generators.registry import GeneratorSpec
 from ui.views import about
 
 
-def build(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> None:
+def build(corpus: Corpus, generators: Iterable[GeneratorSpec]) -> gr.HTML:
     """What is running and whose documents these are."""
-    gr.HTML(about.render(corpus, generators), elem_id="about", apply_default_css=False, js_on_load=None)
+    return gr.HTML(about.render(corpus, generators), elem_id="about", apply_default_css=False, js_on_load=None)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from rag.evaluate.questions import Question, known_questions
+from rag.corpus import Corpus
+from rag.evaluate.questions import known_questions
 from rag.generators.registry import GeneratorSpec
 from rag.systems import SYSTEMS
 from ui import text as words
@@ -28,12 +29,16 @@ WIRES = {
 """What the page's script sends by: a page of a cell, a cell to open in Explore."""
 
 
-def build(handlers: Handlers, specs: Sequence[GeneratorSpec], concurrency: int, explore: Explore) -> None:
-    """All components of the tab, and their wiring."""
+def build(handlers: Handlers, specs: Sequence[GeneratorSpec], concurrency: int, explore: Explore) -> list[Any]:
+    """All components of the tab, and their wiring.
+
+    Returns:
+        What is of a corpus: the picker, the cells and their traces.
+    """
     desk = CompareDesk(handlers)
     with gr.Column(elem_id="compare"):
         question, ask, stop = _question_row()
-        picker = _picker(known_questions(handlers.shelf.default))
+        picker = _picker(handlers.shelf.default)
         with gr.Row(elem_id="compare-choices"):
             systems = _chips(list(SYSTEMS), list(STUDY), "Systems", "compare-systems")
             generators = _chips(
@@ -60,6 +65,7 @@ def build(handlers: Handlers, specs: Sequence[GeneratorSpec], concurrency: int, 
         # The estimate on the button was for what stood there before.
         changed.change(None, None, ask, js=f"() => {words.COMPARE_ASK!r}", **quiet)
     _wire(desk, shown, explore, quiet)
+    return [picker, cells, shown]
 
 
 def _wire(desk: CompareDesk, shown: gr.State, explore: Explore, quiet: dict[str, Any]) -> None:
@@ -89,16 +95,15 @@ def _question_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
     return question, ask, stop
 
 
-def _picker(questions: Sequence[Question]) -> gr.Dropdown:
-    choices = [(f"{question.type}: {shorten(question.q, 160)}", question.q) for question in questions]
-    return gr.Dropdown(
-        choices,
-        value=None,
-        label=words.PICKER.format(questions=plural(len(choices), "question")),
-        visible=bool(choices),
-        filterable=True,
-        elem_id="compare-picker",
-    )
+def choices_of(corpus: Corpus) -> dict[str, Any]:
+    """The picker's properties for a corpus: its questions, and whether there are any."""
+    choices = [(f"{question.type}: {shorten(question.q, 160)}", question.q) for question in known_questions(corpus)]
+    label = words.PICKER.format(questions=plural(len(choices), "question"))
+    return {"choices": choices, "value": None, "label": label, "visible": bool(choices)}
+
+
+def _picker(corpus: Corpus) -> gr.Dropdown:
+    return gr.Dropdown(**choices_of(corpus), filterable=True, elem_id="compare-picker")
 
 
 def _chips(choices: list[Any], value: list[str], label: str, elem_id: str) -> gr.CheckboxGroup:

@@ -16,6 +16,7 @@ from ui import text as words
 from ui.handlers import DEFAULT_SYSTEM, KNOBS, OUTPUTS, Handlers
 from ui.history_desk import HistoryDesk
 from ui.prompt_desk import PromptDesk
+from ui.shelf import Shelf
 from ui.views import answer, chunks, counters, crops, explain, generators, graph
 from ui.whatif_desk import WhatIfDesk
 
@@ -65,6 +66,8 @@ class Explore:
     outputs: list[Any]
     asked: Any
     viewer: gr.HTML
+    examples: Mapping[str, gr.Row]
+    """By the id of the corpus that they are about."""
 
     @property
     def restored(self) -> list[Any]:
@@ -80,7 +83,7 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
             controls = _controls(list(specs), own_keys)
         with gr.Column(scale=1, min_width=0, elem_id="main"):
             question, ask, stop = _question_row()
-            chips = _examples(handlers.shelf.default.manifest.name)
+            examples, chips = _examples(handlers.shelf)
             views = _views(handlers)
             history = HistoryDesk.card()
     viewer = gr.HTML("", elem_id="viewer", apply_default_css=False, js_on_load=OPEN_PAGE_ON_LOAD)
@@ -117,10 +120,9 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
     opening.then(None, js="() => window.fusebox.showPage()", **quiet)
     graph_desk.wire(handlers.shelf, trace, controls["graph_mode"], quiet)
     _agree(controls, quiet)
-    if own_keys:
-        page.load(handlers.session, None, _html("", "session"), **quiet)
-        page.unload(handlers.leave)
-    explore = Explore(question, controls, trace, inputs, outputs, asking, viewer)
+    page.load(handlers.session, None, _html("", "session"), **quiet)
+    page.unload(handlers.leave)
+    explore = Explore(question, controls, trace, inputs, outputs, asking, viewer, examples)
     showing = WhatIfDesk(handlers).wire(explore, views["whatif"], views["influence"], concurrency)
     entries = HistoryDesk(handlers).wire(history, explore, page, showing)
     PromptDesk(handlers).wire(views["prompt"], trace, entries)
@@ -217,20 +219,24 @@ def _question_row() -> tuple[gr.Textbox, gr.Button, gr.Button]:
     return question, ask, stop
 
 
-def _examples(corpus_name: str) -> list[tuple[gr.Button, words.Example]]:
-    examples = words.EXAMPLES.get(corpus_name, ())
-    if not examples:
-        return []
-    with gr.Row(elem_id="examples"):
-        return [
-            (
-                gr.Button(
-                    f"{example.kind}: {example.label}", size="sm", elem_classes=["fb-chip"], min_width=0, scale=0
-                ),
-                example,
-            )
-            for example in examples
-        ]
+def _examples(shelf: Shelf) -> tuple[dict[str, gr.Row], list[tuple[gr.Button, words.Example]]]:
+    """A row for every corpus that has examples, of which one is seen; and all buttons."""
+    rows: dict[str, gr.Row] = {}
+    chips = []
+    for choice in shelf.choices(""):
+        examples = words.EXAMPLES.get(choice.name, ())
+        if not examples:
+            continue
+        shown = choice.id == shelf.default.id
+        with gr.Row(elem_id="examples" if shown else None, elem_classes=["fb-examples"], visible=shown) as row:
+            chips += [(_example(example), example) for example in examples]
+        rows[choice.id] = row
+    return rows, chips
+
+
+def _example(example: words.Example) -> gr.Button:
+    label = f"{example.kind}: {example.label}"
+    return gr.Button(label, size="sm", elem_classes=["fb-chip"], min_width=0, scale=0)
 
 
 def _views(handlers: Handlers) -> dict[str, gr.HTML]:

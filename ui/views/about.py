@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rag import __version__
 from rag.corpus import Corpus
@@ -11,24 +11,41 @@ from rag.generators.registry import GeneratorSpec
 from rag.pricing import image_rule
 from rag.types import Document
 from ui import text as words
-from ui.views.markup import bdi, esc, plural
+from ui.shelf import Choice
+from ui.views.markup import bdi, esc, plural, shorten
 
 
-def header(corpus: Corpus) -> str:
-    """Brand, corpus and the theme switch; the tabs are Gradio's and stand between them."""
+def header(corpus: Corpus, choices: Sequence[Choice] = ()) -> str:
+    """Brand, corpus (a choice where there are several) and the theme switch; the tabs are Gradio's and stand between them."""
     squares = "".join(f'<i class="{branch}"></i>' for branch in words.BRANCHES)
     counts = f"{plural(len(corpus.documents), 'document')} · {plural(len(corpus.pages), 'page')}"
     return (
         f'<div class="fb-brand"><span class="fb-squares" aria-hidden="true">{squares}</span><h1>{esc(words.TITLE)}'
         f"</h1></div>"
         f'<div class="fb-corner"><span class="fb-corpus" title="{esc(corpus.id)}">'
-        f'<b>{bdi(corpus.manifest.name.capitalize())}</b> <span class="fb-counts">· {counts}</span></span>'
+        f'{_name(corpus, choices)} <span class="fb-counts">· {counts}</span></span>'
         '<button type="button" id="fb-theme" class="fb-small"'
         ' data-theme-toggle aria-label="Switch between light and dark" '
         'title="Switch between light and dark"><svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true">'
         '<circle cx="8" cy="8" r="6.2" fill="none" stroke="currentColor" stroke-width="1.5"/>'
         '<path d="M8 1.8a6.2 6.2 0 0 1 0 12.4z" fill="currentColor"/></svg></button></div>'
     )
+
+
+def _name(corpus: Corpus, choices: Sequence[Choice]) -> str:
+    if len(choices) < 2:
+        return f"<b>{bdi(heading(corpus.manifest.name))}</b>"
+    options = "".join(
+        f'<option value="{esc(choice.id)}"{" selected" if choice.id == corpus.id else ""}>'
+        f"{esc(shorten(words.OWN_CORPUS.format(name=choice.name) if choice.own else heading(choice.name), 60))}</option>"
+        for choice in choices
+    )
+    return f'<select data-corpus-choice aria-label="Corpus">{options}</select>'
+
+
+def heading(name: str) -> str:
+    """A corpus's name with a capital letter."""
+    return name[:1].upper() + name[1:]
 
 
 def clip_state(corpus: Corpus) -> str:
