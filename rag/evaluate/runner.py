@@ -302,6 +302,8 @@ class _Sitting:
     run: str
     budget_usd: float | None
     halt: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    spent_usd: float = 0.0
     ranks: _Ranks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -330,13 +332,13 @@ class _Sitting:
                         state = _after(state, outcome[0], before, time.monotonic() - begun)
                         notes |= dict.fromkeys(outcome[1:2] if outcome[1] else ())
                         progress(state)
-                if self.stopped() or (self.budget_usd is not None and 0 < self.budget_usd <= state.spent_usd):
+                if self.stopped():
                     self.halt.set()
         return tuple(notes)
 
     def _one(self, job: Job) -> tuple[Result, str] | None:
         """One job, finished and kept; ``None`` where it was not begun or was broken off."""
-        if self.halt.is_set():
+        if self.halt.is_set() or (self.budget_usd is not None and self.spent_usd >= self.budget_usd > 0):
             return None
         trace, error = None, ""
         steps = ask(
@@ -357,6 +359,8 @@ class _Sitting:
         if generation is not None and generation.finish == "cancelled":
             return None
         result = _result(job, self.run, trace, error, self.ranks)
+        with self.lock:
+            self.spent_usd += result.cost_usd or 0.0
         self.store.add(result, trace)
         visual = trace.evidence.visual if trace else None
         return result, visual.note if visual else ""

@@ -191,11 +191,11 @@ class Store:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])
 
     def _migrate(self) -> None:
-        newest = len(MIGRATIONS)
-        if self.version > newest:
+        newest, found = len(MIGRATIONS), self.version
+        if found > newest:
             self._db.close()
             raise UsageError(
-                f"{self.path} was written by a later version of Fusebox (schema {self.version}, this one knows {newest}); update Fusebox."
+                f"{self.path} was written by a later version of Fusebox (schema {found}, this one knows {newest}); update Fusebox."
             )
         if self.version < newest and self.read_only:
             raise sqlite3.DatabaseError(f"schema {self.version}, {newest} is needed")
