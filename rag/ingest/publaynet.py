@@ -27,6 +27,7 @@ KINDS: tuple[AnnotationKind, ...] = get_args(AnnotationKind)
 # PubLayNet's category ids, for shards whose annotations carry no names.
 _PUBLAYNET_IDS: dict[object, str] = dict(enumerate(KINDS, start=1))
 _MAX_IMAGE_BYTES, _MAX_JSON_BYTES = 200_000_000, 20_000_000
+_TAR_FAULTS = (OSError, EOFError, tarfile.TarError, zlib.error)
 _SHARD_SUFFIXES = (".tar", ".tar.gz", ".tgz")
 Refuse = Callable[[DocumentError], None]
 
@@ -164,7 +165,7 @@ def read_hub(
     Raises:
         DocumentError: the hub can't be reached, or has no such dataset or no shards in it.
     """
-    from httpx import HTTPError  # the hub's client raises it where the network fails
+    from httpx2 import HTTPError  # what the hub's client raises where the network fails
     from huggingface_hub import HfFileSystem
 
     filesystem = filesystem or HfFileSystem()
@@ -187,8 +188,12 @@ def _all_pages(shards: Iterable[tuple[str, Path | IO[bytes]]], refuse: Refuse) -
     for name, shard in shards:
         try:
             yield from _shard_pages(name, shard, refuse)
-        except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-            refuse(DocumentError(f"{name} is damaged or cut off; what follows in it was left out ({error})."))
+        except _TAR_FAULTS as error:
+            refuse(_cut_off(name, error))
+
+
+def _cut_off(shard: str, error: Exception) -> DocumentError:
+    return DocumentError(f"{shard} is damaged or cut off; what follows in it was left out ({error}).")
 
 
 def _without_twins(pages: Iterable[AnnotatedImage], refuse: Refuse) -> Iterator[AnnotatedImage]:
@@ -204,7 +209,7 @@ def _without_twins(pages: Iterable[AnnotatedImage], refuse: Refuse) -> Iterator[
 def _shard_pages(name: str, shard: Path | IO[bytes], refuse: Refuse) -> Iterator[AnnotatedImage]:
     opened = {"name": shard} if isinstance(shard, Path) else {"fileobj": shard}
     with tarfile.open(mode="r|*", **opened) as tar:
-        for key, members in groupby(_members(tar), key=lambda member: member[0]):
+        for key, members in groupby(_members(tar, name), key=lambda member: member[0]):
             try:
                 yield _sample(key, members, name)
             except DocumentError as error:
@@ -214,15 +219,19 @@ def _shard_pages(name: str, shard: Path | IO[bytes], refuse: Refuse) -> Iterator
 _Member = tuple[str, str, bytes | DocumentError]
 
 
-def _members(tar: tarfile.TarFile) -> Iterator[_Member]:
+def _members(tar: tarfile.TarFile, shard: str) -> Iterator[_Member]:
     """(key, file name, content or why there is none) of the images and annotations, in order, as a stream can't go back.
-    WebDataset parts key and suffix at the first dot behind the folders."""
-    for member in tar:
-        tar.members.clear()  # type: ignore[attr-defined]  # else the headers of all members stay in memory
-        path = PurePosixPath(member.name)
-        stem, _, suffix = path.name.partition(".")
-        if member.isfile() and stem and f".{suffix.lower()}" in (".json", *SUFFIXES):
-            yield str(path.with_name(stem)), path.name, _content(tar, member)
+    WebDataset parts key and suffix at the first dot behind the folders. Where the shard is cut off, that comes last, so
+    that the page before it is whole."""
+    try:
+        for member in tar:
+            tar.members.clear()  # type: ignore[attr-defined]  # else the headers of all members stay in memory
+            path = PurePosixPath(member.name)
+            stem, _, suffix = path.name.partition(".")
+            if member.isfile() and stem and f".{suffix.lower()}" in (".json", *SUFFIXES):
+                yield str(path.with_name(stem)), path.name, _content(tar, member)
+    except _TAR_FAULTS as error:
+        yield "", shard, _cut_off(shard, error)
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes | DocumentError:
