@@ -88,6 +88,15 @@ def test_stop_ends_running_cells_and_begins_no_other(small: Corpus) -> None:
     begun = [state for state in states if state.trace and state.trace.generation]
     assert begun and all(s.trace.generation.finish == "cancelled" for s in begun)  # type: ignore[union-attr]
     assert len(called) == len(begun) <= compare.AT_ONCE
+    assert all(state.trace is None for state in states if state not in begun)
+
+
+def test_stopped_after_the_evidence_the_generator_is_not_called(small: Corpus) -> None:
+    spec, generator = scripted(Delta("37"), DONE)
+    answers = iter([False])  # when the cell begins, and not again
+    (state,) = finished(QUESTION, [Cell(SYSTEMS["+both"], spec)], small, stopped=lambda: next(answers, True))
+    assert state.done and state.trace is not None and state.trace.generation is None
+    assert generator.prompts == []
 
 
 def test_a_consumer_that_leaves_ends_the_cells(small: Corpus) -> None:

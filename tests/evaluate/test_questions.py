@@ -126,6 +126,8 @@ def test_gold_is_looked_up_where_the_answer_is(small: Corpus) -> None:
         Gold("glioma_p001_table0", "visual", "found", 1, "glioma_p001_table0", True),
         Gold("glioma_p002_figure0", "visual", "found", 2, "glioma_p002_figure0", False),
     )
+    (best,) = questions.locate(asked("glioma_p001.txt"), trace, small)
+    assert (best.source, best.rank, best.item_id) == ("glioma_p001", 1, "glioma_p001_c00")
     assert set(questions.gold_items(asked("glioma_p001.txt"), trace, small)) == {"glioma_p001_c00", "glioma_p001_c01"}
 
 

@@ -259,7 +259,8 @@ def test_a_visitors_key_and_allowance_are_out_of_reach(small: Corpus, monkeypatc
 
     spec = replace(GENERATORS["gpt-4o-mini"], maker=maker, usd_per_million_input=1e3)
     keys, budget = SessionKeys(allowed=True), Budget(session_usd=100.0)
-    keys.put("a", "OPENAI_API_KEY", "sk-" + "v" * 40)
+    for name in ("a", "api a"):
+        keys.put(name, "OPENAI_API_KEY", "sk-" + "v" * 40)
     access = Access(keys=keys, budget=budget)
     endpoints(small, generators={spec.name: spec}, access=access).ask(request("a"), QUESTION, generator=spec.name)
     assert used == [None]

@@ -227,6 +227,7 @@ def test_the_reference_and_the_places_of_gold_are_shown(small: Corpus) -> None:
     base, both = cell(html, 0), cell(html, 1)
     assert "gold page: rank 3, sent" in base and "gold figure: this system has no figures and tables" in base
     assert "gold figure: rank 2, not sent" in both
+    assert base.count("fb-cmp-star") == 1 and both.count("fb-cmp-star") == 0
     assert re.findall(r'<li class="gold"><span class="fb-tag [a-z]+"[^>]*>([^<]+)<', both) == ["T3", "2"]
 
 
