@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import queue
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gradio as gr
@@ -124,11 +124,9 @@ class CorpusDesk:
         try:
             self._admit(request)
             corpus = self.handlers.shelf.choose(session, wanted)
-        except NeedsIndex as error:
-            may = wanted if self.uploads.allowed else ""
-            return self._update(header=self._header(session), notice=view.notice(_without_folder(error), may))
         except FuseboxError as error:
-            return self._update(header=self._header(session), notice=view.notice(str(error)))
+            may = wanted if self.uploads.allowed and isinstance(error, NeedsIndex) else ""
+            return self._update(notice=view.notice(self.handlers.shelf.without_paths(str(error)), may))
         return self._shown(session, corpus)
 
     def remove(self, request: gr.Request, event: gr.EventData) -> Update:
@@ -150,6 +148,7 @@ class CorpusDesk:
             "notice": "",
             "state": self._state(session, corpus),
             "form": view.form(corpus),
+            "build": gr.skip() if session in self._builds else "",
             "about": about.render(corpus, self.handlers.generators.values()),
             **self._browsed(corpus, Browse(page=next(iter(corpus.pages), ""))),
         }
@@ -220,8 +219,9 @@ class CorpusDesk:
             event = build.events.get()
             match event:
                 case _Built(corpus, report):
+                    pages = [replace(page, note=build.batch.named(page.note)) for page in report.pages]
                     told = view.report(
-                        corpus.manifest.name, report.pages, *_sentences(report, build.batch), view.titles(corpus)
+                        corpus.manifest.name, pages, *_sentences(report, build.batch), view.titles(corpus)
                     )
                     yield self._shown(session, self.handlers.shelf.choose(session, corpus.id), build=told)
                     return
@@ -292,6 +292,7 @@ class CorpusDesk:
             progress=build.events.put,
             stopped=build.stop.is_set,
         )
+        shutil.rmtree(batch.files)
         corpus = open_corpus(batch.folder / "corpus")
         corpus.warm()
         return _Built(corpus, report)
@@ -424,10 +425,6 @@ def _sentences(report: Report, batch: Batch) -> tuple[list[str], list[str]]:
     return tuple(
         [batch.named(line) for line in lines if line not in of_pages] for lines in (report.refused, report.notes)
     )  # type: ignore[return-value]
-
-
-def _without_folder(error: NeedsIndex) -> str:
-    return str(error).replace(str(error.folder), Path(error.folder).name)
 
 
 def _sent(event: gr.EventData) -> Mapping[str, Any]:

@@ -21,16 +21,7 @@ MAX_OWN = 3
 
 
 class NeedsIndex(CorpusError):
-    """No encoder that is here can search this corpus: it has to be indexed again.
-
-    Args:
-        message: what is wrong, and the command that helps.
-        folder: the corpus.
-    """
-
-    def __init__(self, message: str, folder: Path) -> None:
-        super().__init__(message)
-        self.folder = folder
+    """No encoder that is here can search this corpus: it has to be indexed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +159,14 @@ class Shelf:
                 reasons.append(str(error))
         raise NeedsIndex(
             f"{folder.name} can't be searched here: {' '.join(reasons)} Index it for {self.remedy}: python -m rag corpus "
-            f"FOLDER --add-text {self.remedy}",
-            folder,
+            f"FOLDER --add-text {self.remedy}"
         )
+
+    def without_paths(self, message: str) -> str:
+        """A message for a visitor, who need not know where the operator keeps the corpora."""
+        for shared in self._shared.values():
+            message = message.replace(str(shared.folder), shared.folder.name)
+        return message
 
     @property
     def remedy(self) -> str:

@@ -16,10 +16,13 @@
     pressed = null;
     api.onBrowse?.({ q: q.value, scope: scope.value, document: about?.value ?? "" });
   }
-  api.corpusShown = () => {
-    const notice = find("#corpus-notice .fb-notice");
+  api.corpusShown = (another = false) => {
+    const notice = find("#corpus-notice .fb-notice"), select = find("[data-corpus-choice]");
     if (notice) notice.hidden = false;
-    find("#header [aria-busy]")?.removeAttribute("aria-busy");
+    select?.removeAttribute("aria-busy");
+    // What could not be opened is not what the page shows.
+    if (select) select.value = [...select.options].find((option) => option.defaultSelected)?.value ?? "";
+    if (another) find("[data-corpus-form]")?.reset();
     const was = pressed;
     pressed = null;
     if (!was) return;

@@ -155,21 +155,24 @@ window.fusebox = (() => {
   }
   function setEstimates() {
     const source = document.querySelector("#estimates [data-estimates]");
-    if (!source) return;
-    const found = JSON.parse(source.dataset.estimates);
+    const found = source ? JSON.parse(source.dataset.estimates) : {};
     for (const label of cards()) {
       const estimate = found[nameOf(label)];
-      const text = label.querySelector("span");
-      if (!estimate || !text.querySelector(".fb-price")) continue;
-      text.querySelector(".fb-price").textContent = estimate.price;
+      const text = label.querySelector("span"), price = text.querySelector(".fb-price");
+      if (!price) continue;
+      price.dataset.before ??= price.textContent;
+      price.textContent = estimate?.price ?? price.dataset.before;
       text.querySelector(".fb-tokens")?.remove();
       text.querySelector(".fb-noted")?.remove();
+      if (!estimate) continue;
       text.querySelector(".fb-needs").after(line(estimate.tokens, "fb-tokens"));
       if (estimate.note) text.append(line(estimate.note, "fb-noted"));
     }
     const told = document.querySelector('#generator [data-testid="block-info"] + div');
     const words = told?.querySelector("p, span") ?? told;
-    if (words) words.textContent = source.dataset.told;
+    if (!words) return;
+    words.dataset.before ??= words.textContent;
+    words.textContent = source?.dataset.told ?? words.dataset.before;
   }
 
   // --- a visitor's own key: sent past Gradio's events, and the field is emptied before the answer is there ------------------------
@@ -266,7 +269,7 @@ window.fusebox = (() => {
       say();
       openGate();
       const found = document.querySelector("#estimates [data-estimates]")?.dataset.estimates ?? "";
-      if (found && found !== estimates) { estimates = found; setEstimates(); }
+      if (found !== estimates) { estimates = found; setEstimates(); }
       if (keys() && keys() !== fields) { fields = keys(); showField(); }
     };
     const watched = { childList: true, subtree: true, attributeFilter: ["open", "data-spoken", "data-estimates"] };

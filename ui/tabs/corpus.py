@@ -87,12 +87,13 @@ def wire(tab: Tab, top: Top, told: gr.HTML, compared: list[Any], explore: Explor
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
     queued = {**quiet, "queue": True, "trigger_mode": "once", "concurrency_limit": None}
     shown = "() => window.fusebox.corpusShown()"
-    wires["Choose"].click(desk.choose, None, outputs, **quiet).then(None, js=shown, **quiet)
-    wires["Remove"].click(desk.remove, None, outputs, **quiet)
+    another = "() => window.fusebox.corpusShown(true)"
+    wires["Choose"].click(desk.choose, None, outputs, **quiet).then(None, js=another, **quiet)
+    wires["Remove"].click(desk.remove, None, outputs, **quiet).then(None, js=another, **quiet)
     wires["Browse"].click(desk.browse, None, [views["list"], views["page"]], trigger_mode="always_last", **quiet).then(
         None, js=shown, **quiet
     )
-    wires["Build"].click(desk.build, None, outputs, **queued)
+    wires["Build"].click(desk.build, None, outputs, **queued).then(None, js=another, **quiet)
     wires["Index"].click(desk.index, None, outputs, **queued)
     wires["CorpusStop"].click(desk.stop, None, None, **quiet)
 

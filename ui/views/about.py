@@ -12,7 +12,7 @@ from rag.pricing import image_rule
 from rag.types import Document
 from ui import text as words
 from ui.shelf import Choice
-from ui.views.markup import bdi, esc, plural, shorten
+from ui.views.markup import bdi, esc, heading, plural, shorten
 
 
 def header(corpus: Corpus, choices: Sequence[Choice] = ()) -> str:
@@ -41,11 +41,6 @@ def _name(corpus: Corpus, choices: Sequence[Choice]) -> str:
         for choice in choices
     )
     return f'<select data-corpus-choice aria-label="Corpus">{options}</select>'
-
-
-def heading(name: str) -> str:
-    """A corpus's name with a capital letter."""
-    return name[:1].upper() + name[1:]
 
 
 def clip_state(corpus: Corpus) -> str:

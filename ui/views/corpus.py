@@ -19,6 +19,7 @@ from ui.views.markup import (
     bdi,
     data_uri,
     esc,
+    heading,
     licence_link,
     name,
     page_label,
@@ -115,7 +116,8 @@ def state(corpus: Corpus, own: bool, may_build: bool, told: str = "", bad: bool 
     ).replace("figure or tables", "figures and tables")
     private = f'<p class="fb-hint">{esc(words.OWN_NOTE)} {_remove(corpus)}</p>' if own else ""
     return (
-        f'<section class="fb-card fb-corpus-state" data-corpus="{esc(corpus.id)}"><header><h2>{bdi(shorten(corpus.manifest.name, 80))}</h2>'
+        f'<section class="fb-card fb-corpus-state" data-corpus="{esc(corpus.id)}"><header>'
+        f"<h2>{bdi(heading(shorten(corpus.manifest.name, 80)))}</h2>"
         f'</header><p class="fb-hint">{esc(counts)}</p><p class="fb-hint">{esc(_sources(corpus))} Text index: '
         f"{bdi(corpus.text_encoder_id)}.</p>{private}{_clip(corpus, may_build and not running)}"
         f"{_told(told, bad)}{_stop('index') if running else ''}</section>"
@@ -257,13 +259,14 @@ def _page_tiles(corpus: Corpus, browse: Browse, shown: Sequence[str]) -> str:
 
 
 def _page_tile(corpus: Corpus, browse: Browse, page: Page, titled: bool) -> str:
-    title = f"<small>{name(shorten(short_title(page.document, corpus), 60))}</small>" if titled else ""
+    alone = page.document == page.id
+    title = "" if alone or not titled else f"<small>{name(shorten(short_title(page.document, corpus), 60))}</small>"
     badges = "".join(f'<i title="{esc(told)}">{sign}</i>' for sign, told in _badges(page))
-    number = page.id if page.document == page.id else f"p. {page.number}"
+    number = f'<b class="id">{esc(shorten(page.id, 40))}</b>' if alone else f"<b>p. {page.number}</b>"
     label = esc(f"{page_label(page, corpus)}{'. ' + ', '.join(told for _, told in _badges(page)) if badges else ''}")
     return (
         f'<li><button type="button" {_to(replace(browse, page=page.id))}{_current(browse, page.id)} aria-label="{label}">'
-        f"{_thumb(corpus, page.image, 96)}<span><b>{esc(shorten(number, 24))}</b>{badges}</span>{title}</button></li>"
+        f"{_thumb(corpus, page.image, 96)}<span>{number}{badges}</span>{title}</button></li>"
     )
 
 

@@ -73,6 +73,11 @@ def name(text: str) -> str:
     return f'<bdi title="{esc(shorten(text, MAX_TOOLTIP_CHARS))}">{esc(shorten(text))}</bdi>'
 
 
+def heading(name: str) -> str:
+    """A corpus's name with a capital letter."""
+    return name[:1].upper() + name[1:]
+
+
 def plural(count: int, noun: str) -> str:
     """``1 chunk``, ``1,481 chunks``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
