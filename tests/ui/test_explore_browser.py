@@ -224,13 +224,22 @@ def test_a_page_opens_with_boxes_steps_zooms_and_closes(visit: Visit) -> None:
     expect(opener).to_be_focused()
 
 
-def test_a_crop_opens_its_page_by_keyboard(visit: Visit) -> None:
+def test_a_crop_opens_in_full_and_leads_to_its_page_by_keyboard(visit: Visit) -> None:
+    page = visit.page
     visit.ask(FIGURE_QUESTION)
-    crop = visit.page.locator("#visual .fb-crop").first
+    crop = page.locator("#visual .fb-crop").first
     crop.focus()
-    visit.page.keyboard.press("Enter")
-    expect(visit.page.locator("#fb-dialog rect.visual.focus")).to_be_visible()
-    visit.page.get_by_role("button", name="Close").click()
+    page.keyboard.press("Enter")
+    dialog = page.locator("#fb-dialog")
+    picture = dialog.locator(".fb-full .fb-paper img")
+    expect(picture).to_be_visible()
+    assert picture.evaluate("image => image.naturalWidth") == int(picture.get_attribute("width") or 0)
+    width = picture.bounding_box()["width"]  # type: ignore[index]
+    page.keyboard.press("+")
+    assert picture.bounding_box()["width"] > width  # type: ignore[index]
+    dialog.get_by_role("button", name="Its page").press("Enter")
+    expect(dialog.locator("rect.visual.focus")).to_be_visible()
+    page.get_by_role("button", name="Close").click()
     expect(crop).to_be_focused()
 
 
