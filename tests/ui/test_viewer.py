@@ -13,7 +13,7 @@ from rag import prompt
 from rag.corpus import Corpus, open_corpus
 from rag.ingest.build import ingest
 from rag.systems import SYSTEMS
-from rag.types import Evidence, Fused, Generation, Hit, TextEvidence, Trace, Word
+from rag.types import Evidence, Fused, Generation, Hit, Page, TextEvidence, Trace, Word
 from tests.ui.traces import trace
 from ui.views import marks, page
 
@@ -166,21 +166,37 @@ def test_lines_of_a_turned_page_run_up_and_down() -> None:
 
 SENTENCE = "The trial enrolled exactly 4711 volunteers."
 FILLER = "Nothing of interest happened during the remaining months of the year. "
-CASES = [(0, False), (0, True), (90, False), (90, True), (180, True), (270, False), (270, True)]
+# /Rotate, a crop box elsewhere, and whether the words were written so that they run to the right once the page is turned.
+CASES = [
+    (0, False, True),
+    (0, True, True),
+    (90, False, False),
+    (90, True, False),
+    (180, True, False),
+    (270, True, False),
+    (90, False, True),
+    (90, True, True),
+    (180, False, True),
+    (270, True, True),
+]
 
 
 @pytest.fixture(scope="module")
 def turned(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """Pages with the sentence in bold black among grey text, turned by every /Rotate, with and without a crop box elsewhere."""
+    """Pages with the sentence in bold black among grey text, one for each of ``CASES``."""
     folder = tmp_path_factory.mktemp("turned")
-    with pymupdf.open() as document:
-        for rotation, cut in CASES:
-            sheet = document.new_page(width=500, height=400)
-            sheet.insert_textbox((120, 90, 420, 140), FILLER * 2, fontsize=11, color=(0.6, 0.6, 0.6))
-            sheet.insert_text((120, 180), SENTENCE, fontname="hebo", fontsize=11)
-            sheet.insert_textbox((120, 210, 420, 280), FILLER * 3, fontsize=11, color=(0.6, 0.6, 0.6))
+    with pymupdf.open() as source, pymupdf.open() as document:
+        upright = source.new_page(width=500, height=400)
+        upright.insert_textbox((120, 90, 420, 140), FILLER * 2, fontsize=11, color=(0.6, 0.6, 0.6))
+        upright.insert_text((120, 180), SENTENCE, fontname="hebo", fontsize=11)
+        upright.insert_textbox((120, 210, 420, 280), FILLER * 3, fontsize=11, color=(0.6, 0.6, 0.6))
+        for rotation, cut, as_shown in CASES:
+            quarter = as_shown and rotation % 180
+            sheet = document.new_page(width=400 if quarter else 500, height=500 if quarter else 400)
+            sheet.show_pdf_page(sheet.rect, source, 0, rotate=rotation if as_shown else 0)
             if cut:
-                sheet.set_cropbox(pymupdf.Rect(80, 50, 470, 330))
+                left, top, right, bottom = sheet.rect
+                sheet.set_cropbox(pymupdf.Rect(left + 60, top + 50, right - 30, bottom - 60))
             sheet.set_rotation(rotation)
         document.save(folder / "turned.pdf")
     ingest([folder / "turned.pdf"], folder / "corpus", kind="pdf", workers=1)
@@ -199,12 +215,12 @@ def citing(corpus: Corpus, page_id: str) -> Trace:
     )
 
 
-@pytest.mark.parametrize(("number", "rotation", "cut"), [(n, *case) for n, case in enumerate(CASES, 1)])
-def test_marks_lie_on_the_ink_of_the_cited_words(turned: Corpus, number: int, rotation: int, cut: bool) -> None:
+@pytest.mark.parametrize("number", range(1, len(CASES) + 1), ids=map(str, CASES))
+def test_marks_lie_on_the_ink_of_the_cited_words(turned: Corpus, number: int) -> None:
     """The cited sentence is all that is black on the page: its marks hold every black pixel, and they are as tight as a line."""
     shown = turned.pages[f"turned_p{number:03d}"]
     found = page.cited(citing(turned, shown.id), turned, shown.id)
-    assert found, (rotation, cut)
+    assert found
     ink = np.asarray(turned.image(shown.image).convert("L")) < 90
     down, across = ink.shape[0] / shown.height_pt, ink.shape[1] / shown.width_pt
     assert abs(down - across) < 0.05 * down
@@ -219,3 +235,28 @@ def test_marks_lie_on_the_ink_of_the_cited_words(turned: Corpus, number: int, ro
     assert marked.mean() < 0.12
     document = page.render(citing(turned, shown.id), turned, shown.id)
     assert f'viewBox="0 0 {shown.width_pt:g} {shown.height_pt:g}"' in document
+
+
+@pytest.mark.parametrize("number", range(1, len(CASES) + 1), ids=map(str, CASES))
+def test_a_turned_page_is_shown_as_it_is_read(turned: Corpus, number: int) -> None:
+    rotation, _, as_shown = CASES[number - 1]
+    rotation = rotation if as_shown else 0
+    shown = turned.pages[f"turned_p{number:03d}"]
+    assert marks.turn(turned.words_on(shown.id), turned.page_text(shown.id)) == rotation
+    document = page.render(citing(turned, shown.id), turned, shown.id)
+    assert (f"--turn:{rotation}deg" in document) is ("matrix(" in document) is bool(rotation)
+
+
+def test_labels_of_a_turned_page_stand_upright_at_the_shown_corner() -> None:
+    """A 200 x 400 page shown turned by 90: the box (20, 300, 60, 380) is shown at (20, 20, 100, 60) of 400 x 200."""
+    sheet = Page("p", "d", 1, 200.0, 400.0, "")
+    drawn = page._turned_labels((page.Box("text", "c", "T1", (20, 300, 60, 380), True),), sheet, 90)
+    assert '<g transform="matrix(0 -1 1 0 0 400)">' in drawn and '<rect x="20.0" y="9.0"' in drawn
+
+
+@pytest.mark.parametrize("text", ["\u0645\u0631\u062d\u0628\u0627", "\u7e26\u66f8\u304d"])
+def test_scripts_that_run_otherwise_are_left_as_they_are(text: str) -> None:
+    leftwards = tuple(Word(i, i + 1, (100.0 - 10 * i, 10.0, 108.0 - 10 * i, 20.0)) for i in range(3))
+    downwards = tuple(Word(i, i + 1, (10.0, 10.0 + 10 * i, 20.0, 18.0 + 10 * i)) for i in range(3))
+    assert marks.turn(leftwards, text) == marks.turn(downwards, text) == 0
+    assert marks.turn(leftwards, "abc") == 180 and marks.turn(downwards, "abc") == 270 and marks.turn((), "") == 0

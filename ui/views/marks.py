@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from rag.generators.extractive.words import STOP, Token, tokens
 from rag.types import BBox, Trace, Word
@@ -141,6 +142,27 @@ def line_boxes(words: Sequence[Word], page: Sequence[Word] = ()) -> tuple[BBox, 
         else:
             lines.append(word.bbox)
     return tuple(lines)
+
+
+def turn(words: Sequence[Word], text: str) -> int:
+    """By how many degrees, clockwise, the unrotated page has to be turned for its text to run to the right: 0, 90, 180 or 270.
+    Told by the words of Latin script alone, since other scripts run downwards or to the left as they should."""
+    votes = {0: 0, 90: 0, 180: 0, 270: 0}
+    for word, following in pairwise(words):
+        if not text[word.start : word.end].isascii():
+            continue
+        (ax0, ay0, ax1, ay1), (bx0, by0, bx1, by1) = word.bbox, following.bbox
+        beside = min(ay1, by1) - max(ay0, by0) > min(ay1 - ay0, by1 - by0) / 2
+        stacked = min(ax1, bx1) - max(ax0, bx0) > min(ax1 - ax0, bx1 - bx0) / 2
+        follows = {
+            0: beside and bx0 >= ax1,
+            90: stacked and by1 <= ay0,
+            180: beside and bx1 <= ax0,
+            270: stacked and by0 >= ay1,
+        }
+        for degrees, holds in follows.items():
+            votes[degrees] += holds
+    return max(votes, key=lambda degrees: votes[degrees])
 
 
 def _on_one_line(line: BBox, word: BBox, along: int) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from rag.corpus import Corpus
@@ -186,7 +186,7 @@ def render(trace: Trace | None, corpus: Corpus, page_id: str, focus: str = "") -
     return (
         f'<div class="fb-viewer" data-page-id="{esc(page.id)}">{_bar(page, corpus)}'
         f"{_legend(drawn, taken)}{_elsewhere(trace, corpus, page.id)}"
-        f"{_sheet(page, sheet, drawn, taken, trace)}{_foot(page, corpus)}</div>"
+        f"{_paper(page, sheet, drawn, taken, trace)}{_foot(page, corpus)}</div>"
     )
 
 
@@ -259,21 +259,26 @@ def _page_of(item_id: str, corpus: Corpus) -> str:
     return row.page_id if row else ""
 
 
-def _sheet(page: Page, sheet: _Sheet, drawn: tuple[Box, ...], taken: tuple[Mark, ...], trace: Trace | None) -> str:
+def _paper(page: Page, sheet: _Sheet, drawn: tuple[Box, ...], taken: tuple[Mark, ...], trace: Trace | None) -> str:
     if not page.image:
         return (
             f'<p class="fb-hint">{esc(words.NO_IMAGE)}</p><div class="fb-sheet fb-page-text" tabindex="0"'
             f' dir="auto">{_marked_text(trace, sheet)}</div>'
         )
-    shapes = "".join(map(_mark, taken)) + _shapes(drawn, sheet.focus) + _labels(drawn)
+    turn = marks.turn(sheet.words, sheet.text)
+    shapes = "".join(map(_mark, taken)) + _shapes(drawn, sheet.focus) + _turned_labels(drawn, page, turn)
     view = f"0 0 {page.width_pt:g} {page.height_pt:g}"
     alt = esc(f"Picture of {page_label(page, sheet.corpus)}")
-    return (
-        f'<div class="fb-sheet" tabindex="0" role="region" aria-label="Page, scrollable"><div class="fb-paper">'
+    picture = (
         f'<img src="{data_uri(sheet.corpus.image_path(page.image))}" alt="{alt}"><svg viewBox="{view}"'
         f' preserveAspectRatio="none" aria-hidden="true">{shapes}</svg>'
-        f"</div></div>"
     )
+    held = f'<div class="fb-paper">{picture}</div>'
+    if turn:
+        size = f"--w:{page.width_pt:g};--h:{page.height_pt:g};--turn:{turn}deg"
+        side = "side" if turn % 180 else "over"
+        held = f'<div class="fb-paper fb-turned {side}" style="{size}"><div>{picture}</div></div>'
+    return f'<div class="fb-sheet" tabindex="0" role="region" aria-label="Page, scrollable">{held}</div>'
 
 
 def _marked_text(trace: Trace | None, sheet: _Sheet) -> str:
@@ -320,6 +325,21 @@ def _shape(bbox: BBox, branch: Branch, sharing: list[Box], ring: int, focus: str
         f'<rect class="{kind}" data-box="{esc(sharing[0].item_id)}" x="{x0:.1f}" y="{y0:.1f}" '
         f'width="{max(1.0, x1 - x0):.1f}" height="{max(1.0, y1 - y0):.1f}" rx="2"/>'
     )
+
+
+def _turned_labels(drawn: tuple[Box, ...], page: Page, turn: int) -> str:
+    """Labels that stand upright on a page that is shown turned clockwise by ``turn`` degrees: placed as the page is shown, and
+    taken back to the page's own points by a matrix."""
+    w, h = page.width_pt, page.height_pt
+    to_shown: dict[int, Callable[[float, float, float, float], BBox]] = {
+        0: lambda x0, y0, x1, y1: (x0, y0, x1, y1),
+        90: lambda x0, y0, x1, y1: (h - y1, x0, h - y0, x1),
+        180: lambda x0, y0, x1, y1: (w - x1, h - y1, w - x0, h - y0),
+        270: lambda x0, y0, x1, y1: (y0, w - x1, y1, w - x0),
+    }
+    back = {90: f"0 -1 1 0 0 {h:g}", 180: f"-1 0 0 -1 {w:g} {h:g}", 270: f"0 1 -1 0 {w:g} 0"}
+    labels = _labels(tuple(replace(box, bbox=to_shown[turn](*box.bbox)) for box in drawn))
+    return f'<g transform="matrix({back[turn]})">{labels}</g>' if turn else labels
 
 
 def _labels(drawn: tuple[Box, ...]) -> str:
