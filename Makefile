@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SHELL  := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-.PHONY: help run install test test-install system-packages lint check demo-corpus goldens bench clean
+.PHONY: help run install test test-install system-packages lint check demo-corpus demo-run goldens bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -49,6 +49,10 @@ lint: test-install
 
 demo-corpus: install  ## rebuild assets/corpora/demo from assets/documents
 	$(BIN)/python -m rag ingest assets/documents --kind pdf --name demo --out assets/corpora/demo --overwrite
+
+demo-run: install  ## run the demo questions through the four systems anew: assets/runs
+	rm -rf build/demo-run
+	$(BIN)/python -m rag evaluate --label "demo questions, embedded reader" --out build/demo-run --export assets/runs/demo-extractive.sqlite
 
 goldens: test-install  ## write the golden traces anew (look at the difference before committing)
 	FUSEBOX_REGENERATE_GOLDENS=1 $(BIN)/python -m pytest tests/test_goldens.py || true
