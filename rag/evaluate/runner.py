@@ -67,7 +67,7 @@ class Plan:
         for question in self.questions:
             for system in self.systems:
                 for generator in self.generators:
-                    yield Job(question, system, generator, question.type if self.by_type else None)
+                    yield Job(question, system, generator, gate_type(question) if self.by_type else None)
 
     @classmethod
     def stored(cls, store: Store, run: str, generators: Mapping[str, GeneratorSpec] = GENERATORS) -> Plan:
@@ -84,7 +84,7 @@ class Plan:
         """That it can be run on this corpus.
 
         Raises:
-            UsageError: nothing to ask, two of a name, a question twice, an unknown type, or questions about other documents.
+            UsageError: nothing to ask, two of a name, a question twice, or questions about other documents.
         """
         for what, names in (
             ("question", [f"{q.set}: {q.q}" for q in self.questions]),
@@ -95,15 +95,17 @@ class Plan:
                 raise UsageError(f"There is no {what} to run; name at least one.")
             if twice := next((name for name in names if names.count(name) > 1), ""):
                 raise UsageError(f"The {what} {twice!r} comes twice; name it once.")
-        if self.by_type and (odd := {q.type for q in self.questions} - QUESTION_TYPES):
-            raise UsageError(
-                f"There is no question type {sorted(odd)[0]!r}; use one of {', '.join(sorted(QUESTION_TYPES))}, or let the gate decide by "
-                "its own signals (--gate auto)."
-            )
         if all(_strange(q, corpus) for q in self.questions if q.sources) and any(q.sources for q in self.questions):
             raise UsageError(
                 f"None of the sources that the questions name is in the corpus {corpus.id}; open the corpus they are about."
             )
+
+
+def gate_type(question: Question) -> str:
+    """The question's type as the gate knows it. Any other ("hotpot_bridge") is about text, of one source or of several."""
+    if question.type in QUESTION_TYPES:
+        return question.type
+    return "multihop" if len(question.sources) > 1 else "text"
 
 
 @dataclass(frozen=True, slots=True)

@@ -301,7 +301,7 @@ def differences(
         ]
         if system == baseline or not pairs:
             continue
-        difference, low, high = paired_difference([mine for mine, _ in pairs], [other for _, other in pairs])
+        difference, low, high = paired_difference([other for _, other in pairs], [mine for mine, _ in pairs])
         gained, lost = sum(m > o for m, o in pairs), sum(m < o for m, o in pairs)
         rows.append(
             _condition((generator, system, kind))

@@ -99,6 +99,14 @@ def test_the_gate_goes_by_the_type_or_by_its_signals(store, small):
     assert modes == {True: "question type", False: "auto"}
 
 
+def test_a_type_that_the_gate_does_not_know_is_about_text(store, small):
+    strange = (replace(QUESTIONS[0], type="hotpot_bridge"), replace(QUESTIONS[2], type="hotpot_bridge"))
+    run = evaluate(plan(strange, systems=(SYSTEMS["+both"],)), store, small)
+    found = store.results(run.id)
+    assert [store.trace(result).question_type for result in found] == ["text", "multihop"]
+    assert {result.type for result in found} == {"hotpot_bridge"}
+
+
 def test_results_are_the_same_in_any_order_and_at_any_concurrency(store, demo):
     chosen = tuple(
         question for file in sorted((ASSETS / "questions").glob("demo_*.json")) for question in load_questions(file)[:3]
@@ -298,7 +306,6 @@ def test_a_run_stops_at_its_cap(store, small):
         ({"generators": ()}, "no generator"),
         ({"questions": QUESTIONS[:1] * 2}, "comes twice"),
         ({"systems": (SYSTEMS["+KG"], tuned(SYSTEMS["+KG"], text_k=5))}, r"'\+KG' comes twice"),
-        ({"questions": (replace(QUESTIONS[0], type="bridge"),)}, "no question type 'bridge'"),
         ({"questions": (replace(QUESTIONS[0], sources=("elsewhere_p001",)),)}, "None of the sources"),
     ],
 )
