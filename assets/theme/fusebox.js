@@ -78,11 +78,12 @@ window.fusebox = (() => {
     setZoom(zoom);
     const again = pressed && [...dialog.querySelectorAll("button:not(:disabled)")].find((b) => b.getAttribute("aria-label") === pressed);
     (again || dialog.querySelector("[data-close]"))?.focus();
-    const focused = dialog.querySelector("rect.focus");
+    const topOf = (shape) => shape.getBoundingClientRect().top;
+    const focused = [...dialog.querySelectorAll("rect.focus")].sort((one, other) => topOf(one) - topOf(other))[0];
     const sheet = dialog.querySelector(".fb-sheet");
     const image = dialog.querySelector(".fb-paper img");
     if (focused && image) image.decode().then(() => {
-      sheet.scrollTop += focused.getBoundingClientRect().top - sheet.getBoundingClientRect().top - sheet.clientHeight / 3;
+      sheet.scrollTop += topOf(focused) - topOf(sheet) - sheet.clientHeight / 3;
     }, () => {});
   }
   function setZoom(value) {
