@@ -48,6 +48,11 @@ def abstains(answer: str) -> bool:
     return is_abstention(answer) or (not _TAG.search(answer) and _ABSTAINS.search(answer.casefold()) is not None)
 
 
+def without_tags(answer: str) -> str:
+    """The answer without its citations."""
+    return _TAG.sub(" ", answer)
+
+
 def agrees(question: str, reference: str, answer: str) -> bool:
     """Whether ``answer`` gives every part ("a; b") of ``reference``, each with the right part of the question."""
     said = _Answer.of(answer, question)
@@ -89,7 +94,7 @@ class _Answer:
 
     @classmethod
     def of(cls, answer: str, question: str) -> _Answer:
-        text = normalised(_TAG.sub(" ", answer).replace("`", "").replace("*", ""))
+        text = normalised(without_tags(answer).replace("`", "").replace("*", ""))
         return cls(text, quantities(text), tokens(text), asked_units(question))
 
     @property
