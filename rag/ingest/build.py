@@ -68,11 +68,16 @@ def ingest(
         UsageError: a source does not exist or is of no known kind; ``out`` can't be written.
         DocumentError: nothing could be read from any source; gives the reasons.
         CorpusError: ``out`` is taken.
+        OcrUnavailable: ``languages`` are others than ``eng`` and not installed.
         Stopped: ``stopped`` said so; nothing is left behind.
     """
     if workers is not None and workers < 1:
         raise UsageError(f"{workers} workers can't read anything; give at least 1.")
     limits = limits or Limits()
+    if languages != "eng":  # a wrong word would else be met at every page; where all is well, nothing need be installed
+        from rag.ingest.ocr import check_languages
+
+        check_languages(languages)
     report = Report(Path(out))
     found = find_sources(sources, kind, report)
     out = target(Path(out), overwrite)

@@ -62,7 +62,8 @@ def load_page_image(
         where = f"{_name(source, name)}, p. {number}" if number > 1 else _name(source, name)
         if width * height > max_pixels:
             raise DocumentError(
-                f"{where} has {width:,} x {height:,} pixels; at most {max_pixels / 1e6:,.3g} million are read. Scale it down."
+                f"{where} has {width:,} x {height:,} pixels; at most {max_pixels / 1e6:,.3g} million are read "
+                "(FUSEBOX_MAX_PIXELS). Scale it down."
             )
         image.load()
         stated = image.info.get("dpi")

@@ -364,7 +364,7 @@ class _Unread(NamedTuple):
 
 
 def _unread(page: pymupdf.Page, lines: Sequence[Line], marks: Sequence[Mark], text: str, has_figures: bool) -> _Unread:
-    if not lines and not marks:
+    if not lines and all(mark.kind == "rule" for mark in marks):  # nothing, or crop marks
         return _Unread("This page has no text layer: it is blank.", is_blank=True)
     if not lines:
         return _Unread("This page has no text layer (it is a picture, a scan perhaps).", wants_ocr=True)
