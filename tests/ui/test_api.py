@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -71,6 +73,12 @@ def by_http(app: Server, question: str, system: str) -> Trace:
     return traces.loads(client.predict(question=question, system=system, api_name="/ask"))
 
 
+def waited_for(call: Callable[[], Awaitable[Any]]) -> Any:
+    """In a thread of its own: the browser's driver has an event loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(anyio.run, call).result()
+
+
 def by_mcp(app: Server, name: str, **arguments: Any) -> CallToolResult:
     async def call() -> CallToolResult:
         async with (
@@ -80,7 +88,7 @@ def by_mcp(app: Server, name: str, **arguments: Any) -> CallToolResult:
             await session.initialize()
             return await session.call_tool(name, arguments)
 
-    return anyio.run(call)
+    return waited_for(call)
 
 
 def told(result: CallToolResult) -> str:
@@ -150,7 +158,7 @@ def test_four_endpoints_and_tools_and_no_event_of_the_page(app: Server) -> None:
             await session.initialize()
             return (await session.list_tools()).tools
 
-    found = {tool.name: tool for tool in anyio.run(tools)}
+    found = {tool.name: tool for tool in waited_for(tools)}
     assert set(found) == PUBLIC
     for name, tool in found.items():
         assert tool.description and "Args:" not in tool.description, name
