@@ -95,11 +95,12 @@ class OcrWord(NamedTuple):
 
 class _Reading(NamedTuple):
     """What Tesseract makes of a sheet: words in its reading order, the slope of their lines (degrees; as far as to turn
-    the sheet counter-clockwise), and the quarter turns, counter-clockwise, that put most of them upright."""
+    the sheet counter-clockwise), the quarter turns, counter-clockwise, that put most of them upright, and the mean confidence before any was dropped."""
 
     words: list[OcrWord]
     skew: float
     quarters: int
+    confidence: float
 
 
 def read_image(
@@ -233,7 +234,7 @@ def _straightened(reader: _Reader, sheet: _Sheet) -> tuple[_Sheet, list[OcrWord]
     """The sheet turned the right way up with lines level, and its words."""
     reading = reader.page(sheet)
     quarters = reading.quarters
-    if not quarters and _mean_confidence(reading.words) < _DOUBTFUL_CONFIDENCE:
+    if not quarters and reading.confidence < _DOUBTFUL_CONFIDENCE:
         quarters = reader.quarters(sheet)
     if quarters:
         turned = sheet.turned(quarters)
@@ -340,11 +341,11 @@ class _Reader:
             self._shown = sheet.grey
         area_read = (0, 0, *sheet.grey.size) if box is None else sheet.pixels(box)
         if area_read is None:
-            return _Reading([], 0.0, 0)
+            return _Reading([], 0.0, 0, 0.0)
         self._api.SetPageSegMode(mode)
         self._api.SetRectangle(*area_read)
         if not self._api.Recognize():
-            return _Reading([], 0.0, 0)
+            return _Reading([], 0.0, 0, 0.0)
         words: list[OcrWord] = []
         slopes: list[tuple[float, float]] = []
         turns: Counter[int] = Counter()
@@ -356,7 +357,7 @@ class _Reader:
                 words.append(word)
                 turns[self._quarters_of(item)] += len(word.text)
         upright = turns.most_common(1)[0][0] if turns else 0
-        return _Reading(_sure(words), _skew(slopes, sheet.scale), upright)
+        return _Reading(_sure(words), _skew(slopes, sheet.scale), upright, _mean_confidence(words))
 
     def _quarters_of(self, item: Any) -> int:
         """Quarter turns, counter-clockwise, that put the word upright. What runs down the page Tesseract takes for text
@@ -492,14 +493,18 @@ def _nearly_label(text: str) -> CaptionKind | None:
 
 
 def _lines(words: Sequence[OcrWord], layout: Sequence[LayoutBox]) -> list[Line]:
-    """Tesseract's lines, parted where they run from one region into another."""
+    """Tesseract's lines, parted where they run from one region into another. A word beside a region (their boxes are often
+    too narrow) goes with the rest of its line."""
     pieces: list[list[OcrWord]] = []
+    region: LayoutBox | None = None
     for word in words:
-        before = pieces[-1][-1] if pieces else None
-        if before and before.line == word.line and _region_of(before, layout) == _region_of(word, layout):
+        own = _region_of(word, layout)
+        if pieces and pieces[-1][-1].line == word.line and (own is None or region in (None, own)):
             pieces[-1].append(word)
+            region = region or own
         else:
             pieces.append([word])
+            region = own
     return [_line(piece) for piece in pieces]
 
 
