@@ -78,12 +78,12 @@ window.fusebox = (() => {
     setZoom(zoom);
     const again = pressed && [...dialog.querySelectorAll("button:not(:disabled)")].find((b) => b.getAttribute("aria-label") === pressed);
     (again || dialog.querySelector("[data-close]"))?.focus();
-    const topOf = (shape) => shape.getBoundingClientRect().top;
-    const focused = [...dialog.querySelectorAll("rect.focus")].sort((one, other) => topOf(one) - topOf(other))[0];
     const sheet = dialog.querySelector(".fb-sheet");
-    const image = dialog.querySelector(".fb-paper img");
-    if (focused && image) image.decode().then(() => {
-      sheet.scrollTop += topOf(focused) - topOf(sheet) - sheet.clientHeight / 3;
+    const boxes = [...dialog.querySelectorAll("rect.focus")];
+    // Where the boxes lie is known once the picture is there.
+    if (boxes.length) dialog.querySelector(".fb-paper img").decode().then(() => {
+      const top = Math.min(...boxes.map((box) => box.getBoundingClientRect().top));
+      sheet.scrollTop += top - sheet.getBoundingClientRect().top - sheet.clientHeight / 3;
     }, () => {});
   }
   function setZoom(value) {
