@@ -157,9 +157,10 @@ class Shelf:
                 return text_encoder(encoder_id).id
             except FuseboxError as error:
                 reasons.append(str(error))
+        why = " ".join(f"{reason.rstrip('.')}." for reason in reasons)
         raise NeedsIndex(
-            f"{folder.name} can't be searched here: {' '.join(reasons)} Index it for {self.remedy}: python -m rag corpus "
-            f"FOLDER --add-text {self.remedy}"
+            f"{folder.name} can't be searched here: {why} "
+            f"Index it for {self.remedy}: python -m rag corpus FOLDER --add-text {self.remedy}"
         )
 
     def without_paths(self, message: str) -> str:

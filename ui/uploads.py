@@ -113,12 +113,12 @@ class Uploads:
         try:
             session, name, size, first = self._asked(request)
             self._desk.bind(session, token)
+            if not known:  # a refused file binds the session as well
+                headers["Set-Cookie"] = cookie(request, token)
             files = await self._take(request, session, name, size, first)
         except UsageError as error:
             return JSONResponse({"error": str(error)}, 400, headers | {"Connection": "close"})
-        return JSONResponse(
-            {"files": files}, 200, headers if known else headers | {"Set-Cookie": cookie(request, token)}
-        )
+        return JSONResponse({"files": files}, 200, headers)
 
     def _asked(self, request: Request) -> tuple[str, str, int, bool]:
         """Session, file name, stated size, and whether this is the first file of a new selection.

@@ -94,7 +94,7 @@ def wire(tab: Tab, top: Top, told: gr.HTML, compared: list[Any], explore: Explor
         None, js=shown, **quiet
     )
     wires["Build"].click(desk.build, None, outputs, **queued).then(None, js=another, **quiet)
-    wires["Index"].click(desk.index, None, outputs, **queued)
+    wires["Index"].click(desk.index, None, outputs, **queued).then(None, js=shown, **quiet)
     wires["CorpusStop"].click(desk.stop, None, None, **quiet)
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from rag.corpus import Corpus
-from rag.encoders import clip_absent
+from rag.encoders import CLIP_WEIGHTS, clip_absent
 from rag.ingest.limits import Limits
 from rag.ingest.report import PageReport
 from rag.types import Chunk, Crop, Page, Progress, Region, Triple
@@ -35,6 +35,7 @@ PER_LIST = 24
 MAX_TITLES = 200
 """A choice of documents is offered for this many; of more, pages are found by name."""
 MAX_FACTS = 200
+USUAL_WIDTH_PT = 612
 MAX_REPORTED = 300
 MAX_SNIPPET_CHARS = 220
 MAX_READ_OFF_CHARS = 4_000
@@ -153,8 +154,6 @@ def _clip(corpus: Corpus, may_build: bool) -> str:
 
 def buildable_clip(corpus: Corpus) -> str:
     """The CLIP encoder that is on this machine and has no index in the corpus yet, or nothing."""
-    from rag.encoders import CLIP_WEIGHTS
-
     here = (
         encoder for encoder in CLIP_WEIGHTS if encoder not in corpus.visual_encoder_ids and not clip_absent(encoder)
     )
@@ -261,12 +260,15 @@ def _page_tiles(corpus: Corpus, browse: Browse, shown: Sequence[str]) -> str:
 def _page_tile(corpus: Corpus, browse: Browse, page: Page, titled: bool) -> str:
     alone = page.document == page.id
     title = "" if alone or not titled else f"<small>{name(shorten(short_title(page.document, corpus), 60))}</small>"
-    badges = "".join(f'<i title="{esc(told)}">{sign}</i>' for sign, told in _badges(page))
+    badges = "".join(
+        f'<i title="{esc(told)}" aria-hidden="true">{sign}</i><span class="fb-sr">{esc(told)}</span>'
+        for sign, told in _badges(page)
+    )
     number = f'<b class="id">{esc(shorten(page.id, 40))}</b>' if alone else f"<b>p. {page.number}</b>"
-    label = esc(f"{page_label(page, corpus)}{'. ' + ', '.join(told for _, told in _badges(page)) if badges else ''}")
     return (
-        f'<li><button type="button" {_to(replace(browse, page=page.id))}{_current(browse, page.id)} aria-label="{label}">'
-        f"{_thumb(corpus, page.image, 96)}<span>{number}{badges}</span>{title}</button></li>"
+        f'<li><button type="button" {_to(replace(browse, page=page.id))}{_current(browse, page.id)}'
+        f' title="{esc(page_label(page, corpus))}">{_thumb(corpus, page.image, 96)}'
+        f"<span>{number}{badges}</span>{title}</button></li>"
     )
 
 
@@ -365,7 +367,8 @@ def _kinds(regions: Iterable[Region]) -> str:
 def _picture(corpus: Corpus, shown: Page, regions: Sequence[Region]) -> str:
     if not shown.image:
         return f'<p class="fb-hint">{esc(words.NO_IMAGE)}</p><p class="fb-page-text" dir="auto">{esc(corpus.page_text(shown.id))}</p>'
-    shapes = "".join(map(_shape, sorted(regions, key=lambda r: -(r.bbox[2] - r.bbox[0]) * (r.bbox[3] - r.bbox[1]))))
+    largest_first = sorted(regions, key=lambda r: -(r.bbox[2] - r.bbox[0]) * (r.bbox[3] - r.bbox[1]))
+    shapes = "".join(_shape(region, shown.width_pt / USUAL_WIDTH_PT) for region in largest_first)
     alt = esc(f"Picture of {page_label(shown, corpus)}")
     return (
         f'<div class="fb-paper"><img src="{data_uri(corpus.image_path(shown.image))}" alt="{alt}">'
@@ -373,16 +376,19 @@ def _picture(corpus: Corpus, shown: Page, regions: Sequence[Region]) -> str:
     )
 
 
-def _shape(region: Region) -> str:
+def _shape(region: Region, scale: float) -> str:
+    """A region and its letters, which are as large on a wide page as on a usual one."""
     x0, y0, x1, y1 = region.bbox
     group = _GROUP_OF.get(region.kind, "other")
     letters = GROUPS[group].letters
-    width = 4.3 * len(letters) + 4
+    width, height = scale * (4.3 * len(letters) + 4), scale * 9
+    left = max(0.0, x0 - width)
     return (
         f'<g class="k-{group}" data-region="{esc(region.id)}"><title>{esc(region.kind)}</title>'
         f'<rect x="{x0:.1f}" y="{y0:.1f}" width="{max(1.0, x1 - x0):.1f}" height="{max(1.0, y1 - y0):.1f}"/>'
-        f'<rect class="letters" x="{x0 - width:.1f}" y="{y0:.1f}" width="{width:.1f}" height="9"/>'
-        f'<text x="{x0 - width / 2:.1f}" y="{y0 + 6.8:.1f}" text-anchor="middle">{esc(letters)}</text></g>'
+        f'<rect class="letters" x="{left:.1f}" y="{y0:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+        f'<text x="{left + width / 2:.1f}" y="{y0 + 0.76 * height:.1f}" font-size="{scale * 7:.1f}" text-anchor="middle">'
+        f"{esc(letters)}</text></g>"
     )
 
 
@@ -396,7 +402,9 @@ def _parts(corpus: Corpus, shown: Page, facts: Sequence[tuple[int, Triple]]) -> 
 
 
 def _fold(branch: str, title: str, count: int, body: str, tag: str) -> str:
-    inside = f"<{tag}>{body}</{tag}>" if count else f'<p class="fb-empty">{esc(words.NONE_ON_PAGE)}</p>'
+    inside = f'<p class="fb-empty">{esc(words.NONE_ON_PAGE)}</p>'
+    if count:
+        inside = f'<{tag} tabindex="0" aria-label="{esc(title)}">{body}</{tag}>'
     return (
         f'<details class="fb-part {branch}"{" open" if count else ""}><summary>{esc(title)} '
         f'<span class="fb-count">{count:,}</span></summary>{inside}</details>'

@@ -1,0 +1,188 @@
+"""The way in for documents: what is taken, what is refused, and that a name is never a path."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from rag.errors import UsageError
+from rag.ingest.limits import Limits
+from rag.keys import SessionKeys
+from ui import uploads as module
+from ui.keydesk import COOKIE, KeyDesk
+from ui.uploads import UPLOAD_URL, Line, Uploads, shown_name
+
+PDF = b"%PDF-1.7 or so"
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where uploads go."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def opened(**options: object) -> Uploads:
+    limits = Limits(**{"files": 3, "mb": 1, **options})  # type: ignore[arg-type]
+    return Uploads(KeyDesk(SessionKeys(), ()), limits)
+
+
+def client(uploads: Uploads) -> TestClient:
+    return TestClient(Starlette(routes=[uploads.route()]))
+
+
+def headers(name: str = "a.pdf", session: str = "s1", **more: str) -> dict[str, str]:
+    usual = {"content-type": "application/octet-stream", "x-fusebox-session": session, "x-fusebox-name": quote(name)}
+    return usual | {key.replace("_", "-"): value for key, value in more.items()}
+
+
+def left(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_files_come_in_under_numbers_and_keep_their_names_as_titles() -> None:
+    uploads = opened()
+    browser = client(uploads)
+    names = ("../../x.pdf", "C:\\docs\\<b>é.PNG", "x" * 300 + ".pdf")
+    for count, name in enumerate(names, start=1):
+        reply = browser.post(UPLOAD_URL, content=PDF, headers=headers(name))
+        assert (reply.status_code, reply.json()) == (200, {"files": count})
+        assert reply.headers["cache-control"] == "no-store"
+    batch = uploads.hand_over("s1")
+    batch.describe()
+    assert sorted(f.name for f in batch.files.iterdir()) == [
+        "document01.pdf", "document02.png", "document03.pdf", "documents.json",
+    ]  # fmt: skip
+    assert list(batch.names.values())[:2] == ["x.pdf", "<b>é.PNG"] and len(batch.names["document03"]) <= 120
+    assert batch.named("document01.pdf is bad, page 2 of document02 too") == "x.pdf is bad, page 2 of <b>é.PNG too"
+    assert (batch.files / "document01.pdf").read_bytes() == PDF
+    uploads.release("s1", batch)
+    assert not batch.folder.exists()
+
+
+def test_a_new_selection_replaces_what_was_sent_before(temporary: Path) -> None:
+    uploads = opened()
+    browser = client(uploads)
+    browser.post(UPLOAD_URL, content=PDF, headers=headers("old.pdf"))
+    browser.post(UPLOAD_URL, content=PDF, headers=headers("new.pdf", x_fusebox_first="1"))
+    assert len(left(temporary)) == 1
+    assert list(uploads.hand_over("s1").names.values()) == ["new.pdf"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "content", "says"),
+    [
+        (headers(sec_fetch_site="cross-site"), PDF, "own page only"),
+        (headers(origin="https://elsewhere.example"), PDF, "own page only"),
+        (headers(content_type="multipart/form-data"), PDF, "not one of Fusebox's page"),
+        (headers(session=""), PDF, "not one of Fusebox's page"),
+        (headers(session="x" * 65), PDF, "not one of Fusebox's page"),
+        (headers(content_length="5"), PDF, "not one of Fusebox's page"),
+        (headers(content_length="99"), PDF, "cut off"),
+        (headers("notes.docx"), PDF, "notes.docx is no PDF, PNG, JPEG or TIFF"),
+        (headers("<img src=x>"), PDF, "is no PDF"),
+        (headers("empty.pdf"), b"", "empty.pdf is empty"),
+        (headers("large.pdf"), b"x" * 1_000_001, "large.pdf: all files together may have 1 MB (FUSEBOX_MAX_MB)"),
+    ],
+)
+def test_what_is_refused_says_why_and_leaves_nothing(
+    sent: dict[str, str], content: bytes, says: str, temporary: Path
+) -> None:
+    uploads = opened()
+    reply = client(uploads).post(UPLOAD_URL, content=content, headers=sent)
+    assert reply.status_code == 400 and says in reply.json()["error"]
+    assert left(temporary) == []
+    with pytest.raises(UsageError, match="no documents"):
+        uploads.hand_over("s1")
+
+
+def test_files_and_bytes_are_counted_over_all_files(temporary: Path) -> None:
+    browser = client(opened(files=2))
+    assert browser.post(UPLOAD_URL, content=b"x" * 600_000, headers=headers("1.pdf")).status_code == 200
+    reply = browser.post(UPLOAD_URL, content=b"x" * 600_000, headers=headers("2.pdf"))
+    assert "2.pdf: all files together" in reply.json()["error"] and left(temporary) == []
+    for name in ("1.pdf", "2.pdf"):
+        assert browser.post(UPLOAD_URL, content=PDF, headers=headers(name)).status_code == 200
+    reply = browser.post(UPLOAD_URL, content=PDF, headers=headers("3.pdf"))
+    assert "3.pdf: at most 2 files are taken (FUSEBOX_MAX_FILES)" in reply.json()["error"]
+
+
+def test_a_session_belongs_to_the_browser_that_sent_first() -> None:
+    uploads = opened()
+    mine = client(uploads)
+    assert COOKIE in mine.post(UPLOAD_URL, content=PDF, headers=headers()).headers["set-cookie"]
+    assert mine.post(UPLOAD_URL, content=PDF, headers=headers()).json() == {"files": 2}
+    reply = client(uploads).post(UPLOAD_URL, content=PDF, headers=headers())
+    assert "belongs to another browser" in reply.json()["error"]
+    assert len(uploads.hand_over("s1").names) == 2
+
+
+def test_switched_off_nothing_is_taken(temporary: Path) -> None:
+    uploads = Uploads(KeyDesk(SessionKeys(), ()), Limits(), allowed=False)
+    reply = client(uploads).post(UPLOAD_URL, content=PDF, headers=headers())
+    assert "switched adding documents off" in reply.json()["error"] and left(temporary) == []
+
+
+def test_so_many_sessions_have_documents_at_a_time() -> None:
+    uploads = opened()
+    for n in range(module.MAX_SESSIONS):
+        assert client(uploads).post(UPLOAD_URL, content=PDF, headers=headers(session=f"s{n}")).status_code == 200
+    batch = uploads.hand_over("s0")  # what a corpus is made of still counts
+    late = client(uploads)
+    reply = late.post(UPLOAD_URL, content=PDF, headers=headers(session="one more"))
+    assert "Too many visitors" in reply.json()["error"]
+    uploads.release("s0", batch)
+    # The same browser again: the refusal bound the session to it, and nobody else.
+    assert late.post(UPLOAD_URL, content=PDF, headers=headers(session="one more")).status_code == 200
+
+
+def test_files_of_which_nothing_is_made_go(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = threading.Event()
+    real = module._delete
+    monkeypatch.setattr(module, "IDLE_S", 0)
+    monkeypatch.setattr(module, "_delete", lambda batch: (real(batch), gone.set()))
+    uploads = opened()
+    client(uploads).post(UPLOAD_URL, content=PDF, headers=headers())
+    assert gone.wait(30)
+    assert left(temporary) == []
+
+
+def test_folders_of_processes_that_were_killed_are_removed(temporary: Path) -> None:
+    dead = temporary / f"{module._PREFIX}.{2**22 + 1}.x"
+    alive = temporary / f"{module._PREFIX}.1.x"
+    for folder in (dead, alive):
+        folder.mkdir()
+    client(opened()).post(UPLOAD_URL, content=PDF, headers=headers())
+    assert not dead.exists() and alive.exists()
+
+
+def test_one_builds_and_the_others_wait_in_order() -> None:
+    line = Line()
+    first, second, third = object(), object(), object()
+    for ticket in (first, second, third):
+        line.join(ticket)
+    assert [line.ahead(ticket) for ticket in (first, second, third)] == [0, 1, 2]
+    line.leave(second)  # gave up
+    assert [line.ahead(ticket) for ticket in (first, third)] == [0, 1]
+    line.leave(first)
+    assert line.ahead(third, wait_s=30) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("", "document"),
+        ("/", "document"),
+        ("a\x00b\n.pdf", "a b .pdf"),
+        ("\ud800.pdf", "\N{REPLACEMENT CHARACTER}.pdf"),
+    ],
+)
+def test_names_as_headings(name: str, shown: str) -> None:
+    assert shown_name(name) == shown
