@@ -16,6 +16,10 @@ from rag.prompt import is_abstention
 
 WORDS_PRESENT = 0.5
 """Share of a reference's telling words that the answer must hold."""
+NAMES_PRESENT = 0.7
+"""The same of the words of a proper name."""
+SURE = 2
+"""So many more words of its clause must stand with a part than of the other clause, for the order of the parts to be overruled."""
 MAX_OTHER_NUMBERS = 8
 """An answer with more numbers than that besides those wanted is a quotation in which nothing was chosen."""
 MAX_WORDS = 120
@@ -24,6 +28,7 @@ _MANY_WAYS = 200
 
 _TAG = re.compile(r"\[[TGV]\d[^\]]{0,40}\]")
 _ASIDE = re.compile(r"\s*\([^)]*\)")
+_ABBREVIATION = re.compile(r"\(([A-Z][\w-]*[A-Z][\w-]*)\)")
 _CLAUSE = re.compile(r"[;:,](?=\s|$)|[.!?](?=\s|$)|\bbut\b|\bwhile\b|\n")
 _PIECE = re.compile(r"[;,](?=\s|$)|[.!?](?=\s|$)|\band\b|\bwhile\b|\n")
 _NOT = re.compile(
@@ -39,6 +44,14 @@ _ABSTAINS = re.compile(
 _GENERIC = frozenset(map(stem, "data dataset set study trial group model cohort survey package patients".split()))
 """What the options of a question have in common."""
 _YES_NO = {"yes": True, "no": False}
+_OPPOSITES = tuple(
+    (frozenset(map(stem, one.split())), frozenset(map(stem, other.split())))
+    for one, other in (
+        ("increase increased rise rises rose higher more", "decrease decreased fall falls fell lower less fewer reduction"),
+        ("longer", "shorter"), ("larger", "smaller"), ("before", "after"), ("earlier", "later"), ("above", "below"), ("left", "right"),
+        ("positive", "negative"), ("female females women woman", "male males men man"),
+    )
+)  # fmt: skip
 _WHO = re.compile(r"\bwho(?:m|se)?\b", re.I)
 _PERSON = re.compile(r"(?:[A-Z][\w.'’-]*\s+){1,3}[A-Z][\w'’-]+")
 
@@ -58,9 +71,11 @@ def agrees(question: str, reference: str, answer: str) -> bool:
     said = _Answer.of(answer, question)
     if not said.text or len(said.words) > MAX_WORDS:
         return False
-    parts = _parts(reference)
+    parts = _parts(reference, question)
     if parts == ["yes"] or parts == ["no"]:
         return said.polarity == _YES_NO[parts[0]]
+    if _opposed(frozenset(t.stem for t in tokens(reference)), frozenset(t.stem for t in said.words)):
+        return False
     wanted = [q for part in parts for q in quantities(normalised(_ASIDE.sub("", part)))]
     if len({q.value for q in said.numbers}) > len(wanted) + MAX_OTHER_NUMBERS:
         return False
@@ -71,13 +86,24 @@ def agrees(question: str, reference: str, answer: str) -> bool:
     return any(_in_order(way, said, question) for way in ways)
 
 
+def _opposed(reference: frozenset[str], said: frozenset[str]) -> bool:
+    """Whether the answer says the opposite of a word of the reference, and not that word."""
+    sides = (pair for one, other in _OPPOSITES for pair in ((one, other), (other, one)))
+    return any(reference & one and not reference & other and said & other and not said & one for one, other in sides)
+
+
 def _first(ways: product[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
     return (way for way, _ in zip(ways, range(_MANY_WAYS), strict=False))
 
 
-def _parts(reference: str) -> list[str]:
-    """The facts of a reference. Of a comparison ("A: 3 against 2") only what was asked for, A, is wanted."""
-    parts = [part.strip().rstrip(".") for part in reference.split("; ") if part.strip()]
+def _parts(reference: str, question: str) -> list[str]:
+    """The facts of a reference. Of a comparison ("A: 3 against 2") only what was asked for, A, is wanted. Two values for the two clauses of
+    a question ("3 for A, 2 for B") are two facts."""
+    parts = [part.strip().rstrip(".") for part in reference.split("; ") if part.strip()] or [reference]
+    if len(parts) == 1 and len(_asked(question)) == 2:
+        halves = [half for half in re.split(r", (?:and )?| and ", _ASIDE.sub("", parts[0])) if half]
+        if len(halves) == 2 and all(quantities(normalised(half)) for half in halves):
+            parts = halves
     if " against " in parts[-1] and (len(parts) > 1 or ":" in parts[-1]):
         parts = parts[:-1] or [parts[-1].partition(":")[0]]
     return [part.casefold() if part.casefold() in _YES_NO else part for part in parts]
@@ -124,8 +150,12 @@ class _Answer:
 def _places(part: str, said: _Answer, question: str) -> Iterator[int]:
     """Where in the answer a part of the reference is given."""
     bare = normalised(_ASIDE.sub("", part) or part)
-    wanted = quantities(bare)
-    names = _telling(bare, wanted, question)
+    every, known = quantities(bare), {q.value for q in quantities(normalised(question))}
+    names = _telling(bare, every, question)
+    # A number of the question tells nothing, unless nothing else does.
+    wanted = tuple(q for q in every if q.value not in known) or (() if names else every)
+    if not wanted and (short := _ABBREVIATION.search(part)):
+        yield from _word_places([[stem(t.text) for t in tokens(short[1])]], said, short[1])
     if wanted:
         if len(names) < 3 or _share(names, said) >= WORDS_PRESENT:
             yield from _number_places(bare, wanted, said)
@@ -133,7 +163,7 @@ def _places(part: str, said: _Answer, question: str) -> Iterator[int]:
         yield from _word_places([[names[-1]]], said, bare)
     else:
         named = [s for s in names if s in _proper(part)]
-        if not named or _share(named, said) == 1:
+        if not named or _share(named, said) >= _needed(named):
             yield from _word_places(_items(bare, names), said, bare)
 
 
@@ -187,8 +217,13 @@ def _share(names: list[str], said: _Answer) -> float:
     return sum(_said(name, known) for name in names) / len(names)
 
 
+def _needed(names: list[str], share: float = NAMES_PRESENT) -> float:
+    """Of one or two words all are needed: "the subjunctive mood" is not "the indicative mood"."""
+    return 1.0 if len(names) <= 2 else share
+
+
 def _word_places(items: list[list[str]], said: _Answer, bare: str) -> Iterator[int]:
-    if any(not item or _share(item, said) < WORDS_PRESENT for item in items):
+    if any(not item or _share(item, said) < _needed(item, WORDS_PRESENT) for item in items):
         return
     firm = _NOT.search(bare) is None
     wanted = {name for item in items for name in item}
@@ -198,9 +233,14 @@ def _word_places(items: list[list[str]], said: _Answer, bare: str) -> Iterator[i
             yield token.start
 
 
+def _asked(question: str) -> list[str]:
+    """The clauses of a question that each ask something."""
+    return re.split(r",? and (?=[^,]*\b(?:how|which|what|when|who|whom|where)\b)", question, flags=re.I)
+
+
 def _in_order(places: tuple[int, ...], said: _Answer, question: str) -> bool:
     """Whether each part answers its own clause of the question: told by the words around it, else by the order."""
-    asked = re.split(r",? and (?=[^,]*\b(?:how|which|what|when|who|whom|where)\b)", question, flags=re.I)
+    asked = _asked(question)
     labels = 0
     if len(asked) == len(places) == 2:
         own: Mapping[int, frozenset[str]] = {i: _stems(clause) for i, clause in enumerate(asked)}
@@ -208,7 +248,7 @@ def _in_order(places: tuple[int, ...], said: _Answer, question: str) -> bool:
             start, end = said.clause(place, _PIECE)
             around = _stems(said.text[start:end])
             labels += len(around & (own[i] - own[1 - i])) - len(around & (own[1 - i] - own[i]))
-    return labels > 0 if labels else list(places) == sorted(places)
+    return labels >= SURE if list(places) != sorted(places) else labels > -SURE
 
 
 def _stems(text: str) -> frozenset[str]:

@@ -34,13 +34,20 @@ UNITS: dict[str, tuple[str, float]] = {
         ("kg kilograms kilogram", "mass", 1e3),
         ("g grams gram", "mass", 1.0),
         ("mg milligrams milligram", "mass", 1e-3),
+        ("μg ug micrograms microgram mcg", "mass", 1e-6),
+        ("ng nanograms nanogram", "mass", 1e-9),
+        ("pg picograms picogram", "mass", 1e-12),
         ("km kilometres kilometers", "length", 1e3),
         ("m metres metre meters meter", "length", 1.0),
         ("cm centimetres centimetre centimeters centimeter", "length", 1e-2),
         ("mm millimetres millimetre millimeters millimeter", "length", 1e-3),
+        ("μm um micrometres micrometers", "length", 1e-6),
+        ("nm nanometres nanometers", "length", 1e-9),
         ("m2 m^2 square-metres square-meters", "area", 1.0),
         ("iu international-units", "iu", 1.0),
-        ("mmhg", "pressure", 1.0),
+        ("pa pascal", "pressure", 1.0),
+        ("kpa kilopascal", "pressure", 1e3),
+        ("mmhg", "pressure", 133.322),
         ("mmol millimoles", "substance", 1e-3),
         ("mol moles", "substance", 1.0),
     )
@@ -108,6 +115,7 @@ def normalised(text: str) -> str:
     from text_to_num import alpha2digit
 
     text = fold(text)
+    text = re.sub(r"\bnone\b", "0", text)
     for words, digits in _FRACTIONS:
         text = words.sub(digits, text)
     digits = str(alpha2digit(_ARTICLE.sub("1 ", text), "en", threshold=0))
