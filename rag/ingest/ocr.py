@@ -49,7 +49,8 @@ _DOUBTFUL_CONFIDENCE = 65.0
 _POOR_CONFIDENCE = 60.0
 # Degrees: less does no harm, more is no skew. Lines from which it is measured have this length (points).
 _LEAST_SKEW, _MOST_SKEW, _LONG_LINE = 0.4, 10.0, 100.0
-_LEAST_SCORE = 0.5
+# The layout model's scores (0..1): small tables get low ones, and it takes hardly anything else for a table.
+_LEAST_SCORE, _LEAST_TABLE_SCORE = 0.5, 0.4
 _LAYOUT_SIDE = 1600  # pixels of the longer side, twice what the model sees
 _LAYOUT_KINDS = {
     "text": "text",
@@ -581,7 +582,7 @@ def _layout_model() -> Any:
     loud = logging.root.manager.disable
     logging.disable(logging.INFO)  # each of its loggers has a handler and a level of its own
     try:
-        return RapidLayout(model_dir_or_path=str(model), conf_thresh=_LEAST_SCORE, engine_cfg=threads)
+        return RapidLayout(model_dir_or_path=str(model), conf_thresh=_LEAST_TABLE_SCORE, engine_cfg=threads)
     finally:
         logging.disable(loud)
 
@@ -600,6 +601,7 @@ def find_layout(image: Image.Image, scale: float) -> list[tuple[LayoutBox, float
     return [
         (LayoutBox((x0 * zoom[0], y0 * zoom[1], x1 * zoom[0], y1 * zoom[1]), _LAYOUT_KINDS[kind]), float(score))
         for (x0, y0, x1, y1), kind, score in zip(found.boxes, found.class_names, found.scores, strict=True)
+        if score >= (_LEAST_TABLE_SCORE if kind == "table" else _LEAST_SCORE)
     ]
 
 
