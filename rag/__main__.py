@@ -1,4 +1,4 @@
-"""The command line: ``python -m rag ask|ingest|corpus|bench``.
+"""The command line: ``python -m rag ask|ingest|corpus|evaluate|bench``.
 
 ``--json`` prints one JSON document on standard output and nothing else there; progress and errors go to standard error. Exit status:
 0, 1 for a failure that names its cause, 2 for wrong usage, 130 and 143 when stopped (Ctrl-C, SIGTERM).
@@ -11,24 +11,36 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from rag import __version__
 from rag.errors import FuseboxError, UsageError
 from rag.settings import Settings, limits_from_env
-from rag.systems import CHOICES, LIMITS, SYSTEMS
+from rag.systems import CHOICES, LIMITS, SYSTEMS, system_named, tuned
+
+if TYPE_CHECKING:
+    from rag.corpus import Corpus
+    from rag.evaluate.questions import Question
+    from rag.evaluate.runner import Plan
+    from rag.evaluate.store import Store
 
 
 def parser() -> argparse.ArgumentParser:
     """The whole grammar of the command line."""
-    top = argparse.ArgumentParser(prog="python -m rag", description="Ask, ingest, check and time a Fusebox corpus.")
+    top = argparse.ArgumentParser(
+        prog="python -m rag", description="Ask, ingest, check, evaluate and time a Fusebox corpus."
+    )
     top.add_argument("--version", action="version", version=f"fusebox {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="ask|ingest|corpus|bench")
+    commands = top.add_subparsers(dest="command", required=True, metavar="ask|ingest|corpus|evaluate|bench")
     _add_ask(commands.add_parser("ask", help="answer a question and show what the answer rests on"))
     _add_ingest(commands.add_parser("ingest", help="build a corpus from documents"))
     _add_corpus(commands.add_parser("corpus", help="describe a corpus, or check it"))
+    _add_evaluate(
+        commands.add_parser("evaluate", help="run questions through systems and generators, and judge the answers")
+    )
     _add_bench(commands.add_parser("bench", help="time every stage on a corpus"))
     return top
 
@@ -52,11 +64,19 @@ def _add_ask(p: argparse.ArgumentParser) -> None:
     p.add_argument(
         "--type", dest="question_type", help="the question's type, where known: it then decides the visual payload"
     )
+    _add_knobs(p)
+
+
+def _add_knobs(p: argparse.ArgumentParser) -> None:
     knobs = p.add_argument_group("retrieval settings")
     for name, (low, high) in LIMITS.items():
         knobs.add_argument(f"--{name.replace('_', '-')}", type=int, metavar=f"{low}..{high}")
     for name, words in CHOICES.items():
         knobs.add_argument(f"--{name.replace('_', '-')}", metavar="|".join(words))
+
+
+def _knobs(args: argparse.Namespace) -> dict[str, int | str]:
+    return {name: getattr(args, name) for name in (*LIMITS, *CHOICES) if getattr(args, name) is not None}
 
 
 def _add_ingest(p: argparse.ArgumentParser) -> None:
@@ -99,6 +119,44 @@ def _add_corpus(p: argparse.ArgumentParser) -> None:
     p.add_argument("--json", action="store_true")
 
 
+def _add_evaluate(p: argparse.ArgumentParser) -> None:
+    p.add_argument(
+        "--questions", nargs="+", type=Path, metavar="FILE", help="question files (default: those of the corpus)"
+    )
+    p.add_argument("--systems", default=",".join(SYSTEMS), metavar="A,B", help="default: the study's four")
+    p.add_argument("--generators", default="extractive", metavar="A,B", help="default: extractive, the embedded reader")
+    p.add_argument("--judges", default="offline", metavar="A,B", help="default: offline, three judges that ask nobody")
+    p.add_argument("--corpus", type=Path, help="corpus folder (default: FUSEBOX_CORPUS, or the demo)")
+    p.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder, or .sqlite file, that keeps the runs (default: build/runs)"
+    )
+    p.add_argument("--label", default="", help="a name for the run")
+    p.add_argument("--limit", type=int, metavar="N", help="take at most this many questions of each file")
+    p.add_argument(
+        "--gate", choices=("type", "auto"), default="type",
+        help="what decides the visual payload: the question's type, as in the study, or the gate's own signals",
+    )  # fmt: skip
+    p.add_argument(
+        "--budget-usd", type=float, default=1.0, metavar="USD", help="do not start, or go on, above this (default: 1)"
+    )
+    p.add_argument("--yes", action="store_true", help="start whatever it costs")
+    p.add_argument("--at-once", type=int, metavar="N", help="calls at once to each provider")
+    p.add_argument(
+        "--resume", nargs="?", const="", metavar="RUN",
+        help="go on with a run (default: the newest): ask what is missing or failed, judge what is not judged",
+    )  # fmt: skip
+    p.add_argument("--judge-again", action="store_true", help="judge every stored answer anew")
+    p.add_argument("--export", type=Path, metavar="FILE", help="write a compact copy of the store in the end")
+    p.add_argument(
+        "--audit",
+        action="store_true",
+        help="ask nobody: print how many answers of the figure questions stand in a caption, and where the right text-only answers of the "
+        "newest run came from",
+    )
+    p.add_argument("--json", action="store_true", help="print the tables as JSON")
+    _add_knobs(p)
+
+
 def _add_bench(p: argparse.ArgumentParser) -> None:
     p.add_argument("--corpus", type=Path)
     p.add_argument("--json", action="store_true")
@@ -112,10 +170,8 @@ def run_ask(args: argparse.Namespace) -> int:
     from rag.explain import explain
     from rag.generators.registry import generator_named
     from rag.pipeline import ask
-    from rag.systems import system_named, tuned
 
-    knobs = {name: getattr(args, name) for name in (*LIMITS, *CHOICES) if getattr(args, name) is not None}
-    system = tuned(system_named(args.system), **knobs)
+    system = tuned(system_named(args.system), **_knobs(args))
     generator = generator_named(args.generator)
     settings = Settings.from_env()
     corpus = open_corpus(args.corpus or settings.corpus, settings.text_encoder)
@@ -203,6 +259,154 @@ def _add_text(folder: Path, encoder_id: str) -> None:
     add_text_index(folder, text_encoder(encoder_id), progress=lambda line: print(line, file=sys.stderr, flush=True))
 
 
+def run_evaluate(args: argparse.Namespace) -> int:
+    """Run, or go on with, an evaluation, and print its tables."""
+    from rag.corpus import open_corpus
+    from rag.evaluate.store import RUNS_FOLDER, Store
+
+    settings = Settings.from_env()
+    corpus = open_corpus(args.corpus or settings.corpus, settings.text_encoder)
+    signal.signal(signal.SIGTERM, _terminate)
+    with Store(args.out or RUNS_FOLDER) as store:
+        if args.audit:
+            return _print_audit(args, store, corpus)
+        run, missing = _evaluated(args, store, corpus)
+        status = _print_run(args, store, run, missing)
+        if args.export:
+            store.export(args.export)
+    return status
+
+
+def _evaluated(args: argparse.Namespace, store: Store, corpus: Corpus) -> tuple[str, tuple[str, ...]]:
+    """The run, asked and judged, and why verdicts are missing."""
+    from rag.evaluate.judges import OFFLINE, judges_named
+    from rag.evaluate.runner import Plan, check_budget, estimate_cost, evaluate, judge_run
+
+    run_id = _to_resume(args, store)
+    plan = Plan.stored(store, run_id) if run_id else _plan(args, corpus)
+    plan.check(corpus)
+    judges = judges_named(_listed(args.judges), plan.generator_names, corpus)
+    estimate = estimate_cost(plan, corpus, frozenset(store.finished(run_id)) if run_id else frozenset())
+    print(estimate.line, file=sys.stderr)
+    budget = None if args.yes else args.budget_usd
+    check_budget(estimate, budget)
+    if budget is not None and (paid := [judge.name for judge in judges if judge not in OFFLINE]):
+        raise UsageError(
+            f"Not started: what {', '.join(paid)} would cost as a judge is not known; lift the cap (--yes), or judge offline."
+        )
+    show = _every_twentieth()
+    run = evaluate(
+        plan,
+        store,
+        corpus,
+        progress=lambda p: show(p.done + p.failed, p.total, p.line),
+        run_id=run_id,
+        budget_usd=budget,
+        limits={spec.provider: args.at_once for spec in plan.generators} if args.at_once else None,
+    )
+    missing = judge_run(
+        store, run.id, judges, progress=lambda n, of: show(n, of, f"{n:,} of {of:,} judged"), again=args.judge_again
+    )
+    return run.id, missing
+
+
+def _print_run(args: argparse.Namespace, store: Store, run_id: str, missing: Sequence[str]) -> int:
+    """The tables on standard output, what is amiss on standard error; the exit status."""
+    from rag.evaluate import report, tables
+    from rag.evaluate.judges import judges_named
+
+    run, results = store.run(run_id), store.results(run_id)
+    names = [judge.name for judge in judges_named(_listed(args.judges), run.generators)]
+    found = tables.summary(results, names)
+    print(report.as_json(run, found) if args.json else report.render(run, found))
+    for reason in dict.fromkeys([*(result.error for result in results if result.state == "failed"), *missing]):
+        print(reason, file=sys.stderr)
+    if run.state != "complete":
+        print(f"Run {run.id} is not complete; go on with --resume {run.id}.", file=sys.stderr)
+    return 0 if run.state == "complete" and not missing else 1
+
+
+def _print_audit(args: argparse.Namespace, store: Store, corpus: Corpus) -> int:
+    from rag.evaluate import report
+    from rag.evaluate.audit import audit, origins, recovered
+
+    found = audit(_questions(args, corpus), corpus)
+    if not found:
+        raise UsageError("None of these is a figure question; name a file with some (--questions).")
+    run = next((run for run in store.runs() if run.corpus_id == corpus.id), None)
+    came = origins(recovered(store.results(run.id), store.trace, corpus)) if run else {}
+    rows = [one.row() for one in found]
+    print(report.audit_as_json(rows, came) if args.json else report.render_audit(rows, run, came))
+    return 0
+
+
+_OF_A_NEW_RUN = ("questions", "systems", "generators", "limit", "label", "gate", *LIMITS, *CHOICES)
+
+
+def _to_resume(args: argparse.Namespace, store: Store) -> str:
+    """The run to go on with; empty for a new one.
+
+    Raises:
+        UsageError: there is none, or what the run asks is to be changed.
+    """
+    if args.resume is None:
+        return ""
+    default = parser().parse_args(["evaluate"])
+    if changed := [name for name in _OF_A_NEW_RUN if getattr(args, name) != getattr(default, name)]:
+        raise UsageError(f"--resume goes on with what the run asks; leave out --{changed[0].replace('_', '-')}.")
+    if args.resume:
+        return store.run(args.resume).id
+    newest = next(iter(store.runs()), None)
+    if newest is None:
+        raise UsageError(f"{store.path} holds no run to go on with; start one without --resume.")
+    return newest.id
+
+
+def _plan(args: argparse.Namespace, corpus: Corpus) -> Plan:
+    from rag.evaluate.runner import Plan
+    from rag.generators.registry import generator_named
+
+    for option in ("limit", "at_once"):
+        value = getattr(args, option)
+        if value is not None and value < 1:
+            raise UsageError(f"--{option.replace('_', '-')} is {value}; it must be at least 1.")
+    return Plan(
+        questions=_questions(args, corpus),
+        systems=tuple(tuned(system_named(name), **_knobs(args)) for name in _listed(args.systems)),
+        generators=tuple(generator_named(name) for name in _listed(args.generators)),
+        by_type=args.gate == "type",
+        label=args.label,
+    )
+
+
+def _questions(args: argparse.Namespace, corpus: Corpus) -> tuple[Question, ...]:
+    """Those of the files, or of the corpus, the first ``--limit`` of each set."""
+    from rag.evaluate.questions import known_questions, load_questions
+
+    files = args.questions
+    found = [q for file in files for q in load_questions(file)] if files else known_questions(corpus)
+    if not found:
+        raise UsageError(f"There are no questions for {corpus.id}; name a file (--questions).")
+    sets = dict.fromkeys(question.set for question in found)
+    return tuple(q for name in sets for q in [q for q in found if q.set == name][: args.limit])
+
+
+def _listed(names: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in names.split(",") if name.strip())
+
+
+def _every_twentieth() -> Callable[[int, int, str], None]:
+    """Show a line of progress on standard error whenever another twentieth is done."""
+    shown = [-1]
+
+    def show(done: int, total: int, line: str) -> None:
+        if (part := 20 * done // max(total, 1)) != shown[0]:
+            shown[0] = part
+            print(line, file=sys.stderr, flush=True)
+
+    return show
+
+
 def run_bench(args: argparse.Namespace) -> int:
     """Time every stage."""
     from rag.bench import bench
@@ -226,7 +430,13 @@ def _table(facts: dict[str, object], indent: str = "") -> str:
     return "\n".join(lines)
 
 
-COMMANDS = {"ask": run_ask, "ingest": run_ingest, "corpus": run_corpus, "bench": run_bench}
+COMMANDS = {
+    "ask": run_ask,
+    "ingest": run_ingest,
+    "corpus": run_corpus,
+    "evaluate": run_evaluate,
+    "bench": run_bench,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

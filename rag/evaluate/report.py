@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rag.evaluate.audit import ORIGINS, Origin
 from rag.evaluate.store import Run
 from rag.evaluate.tables import CAUSES, METRICS, Row
 
@@ -33,6 +34,29 @@ def render(run: Run, tables: Mapping[str, Any]) -> str:
 def as_json(run: Run, tables: Mapping[str, Any]) -> str:
     """The same as one JSON document."""
     return json.dumps({"run": asdict(run), "tables": tables}, ensure_ascii=False)
+
+
+def render_audit(
+    rows: Sequence[Mapping[str, object]], run: Run | None, came: Mapping[tuple[str, str, str], Mapping[Origin, int]]
+) -> str:
+    """The caption-recovery audit: the upper half of the study's Table III and, of a run, what the right text-only answers rest on."""
+    heads = ["set", "n", "answer in caption", "cell-value answers", "mean answer chars", "unknown crops"]
+    parts = [columns([heads, *([str("–" if cell is None else cell) for cell in row.values()] for row in rows)])]
+    if run is not None:
+        lines = [["set", "generator", "system", *ORIGINS]]
+        lines += [[*key, *(str(count[origin]) for origin in ORIGINS)] for key, count in came.items()]
+        title = f"Right answers of text-only systems to figure questions in run {run.id}, by what they came from"
+        parts.append(f"{title}\n{columns(lines)}" if came else f"{title}: there are none.")
+    return "\n\n".join(parts)
+
+
+def audit_as_json(
+    rows: Sequence[Mapping[str, object]], came: Mapping[tuple[str, str, str], Mapping[Origin, int]]
+) -> str:
+    """The same as one JSON document."""
+    names = ("set", "generator", "system")
+    listed = [dict(zip(names, key, strict=True)) | {"origins": count} for key, count in came.items()]
+    return json.dumps({"audit": rows, "recovered": listed}, ensure_ascii=False)
 
 
 def columns(lines: Sequence[Sequence[str]]) -> str:

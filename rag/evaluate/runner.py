@@ -480,24 +480,24 @@ def judge_run(
         Why verdicts are missing, each reason once: a judge that could not be asked gives none, and is asked again next time.
     """
     todo = [
-        (result, judge)
+        (result, missing)
         for result in store.results(run)
-        if result.state == "done"
-        for judge in judges
-        if again or judge.name not in result.verdicts
+        if result.state == "done" and (missing := [j for j in judges if again or j.name not in result.verdicts])
     ]
     reasons: dict[str, None] = {}
 
-    def one(pair: tuple[Result, Judge]) -> None:
-        result, judge = pair
+    def one(pair: tuple[Result, list[Judge]]) -> None:
+        result, missing = pair
         if stopped():
             return
-        try:
-            verdicts = judge.judge(result.question, result.reference, result.answer, store.trace(result))
-        except FuseboxError as error:
-            reasons[str(error)] = None
-            return
-        store.judged(result, {judge.name: verdicts})
+        trace = store.trace(result)
+        for judge in missing:
+            try:
+                verdicts = judge.judge(result.question, result.reference, result.answer, trace)
+            except FuseboxError as error:
+                reasons[str(error)] = None
+            else:
+                store.judged(result, {judge.name: verdicts})
 
     with ThreadPoolExecutor(at_once, thread_name_prefix="judge") as pool:
         for done, _ in enumerate(pool.map(one, todo), start=1):

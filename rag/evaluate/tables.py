@@ -42,14 +42,10 @@ CAUSES = (
 
 
 def question_type(result: Result) -> str:
-    """The type as the tables name it: a figure question is of the caption protocol where its set or type says so, else pixel-only."""
-    if result.type not in FIGURE_TYPES:
+    """The type as the tables name it: a ``figure`` question is of the caption protocol where its set's name says so, else pixel-only."""
+    if result.type != "figure":
         return result.type
-    return (
-        "figure_caption"
-        if "caption" in (result.type, *result.set.lower().replace("-", "_").split("_"))
-        else "figure_pixel"
-    )
+    return "figure_caption" if "caption" in result.set.lower() else "figure_pixel"
 
 
 def done(results: Iterable[Result]) -> tuple[Result, ...]:
