@@ -1,6 +1,8 @@
 # The page with the demo corpus inside; `docker build -t fusebox . && docker run -p 7860:7860 fusebox`.
 FROM python:3.11-slim-bookworm
 
+# Tesseract reads scans; the layout model's OpenCV links to the other two.
+RUN apt-get update && apt-get install -y --no-install-recommends tesseract-ocr libgl1 libglib2.0-0 && rm -rf /var/lib/apt/lists/*
 RUN useradd --create-home --uid 1000 fusebox && install -d -o fusebox -g fusebox /home/fusebox/app
 WORKDIR /home/fusebox/app
 

@@ -51,7 +51,7 @@ SETTINGS: dict[str, Knob] = {
     "visual_depth": Knob("Crops scored", "listed; what is sent is the gate's affair"),
 }
 
-PAYLOAD = Knob("Visual payload", "what of a crop is sent; auto lets the gate decide")
+PAYLOAD = Knob("Visual payload", "auto lets the gate decide")
 
 
 @dataclass(frozen=True, slots=True)
