@@ -287,3 +287,11 @@ def test_lone_surrogates_are_counted_and_encoded_like_any_other_character() -> N
     encoder = text_encoder(MINILM)
     assert encoder.count_tokens("bad \ud800 text") > 0
     assert encoder.encode(["bad \ud800 text"]).shape == (1, encoder.dimension)
+
+
+def test_the_encoder_reports_to_nobody(tmp_path: Path) -> None:
+    """With its telemetry on, onnxruntime keeps a session file (.ses) among the temporary files."""
+    code = "from rag.encoders import text_encoder; text_encoder().encode(['x'])"
+    env = {name: value for name, value in os.environ.items() if name != "ORT_DISABLE_TELEMETRY"}
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={**env, "TMPDIR": str(tmp_path)}, check=True)
+    assert list(tmp_path.iterdir()) == []
