@@ -259,11 +259,14 @@ _ROW_CHECKS: dict[type, tuple[tuple[Callable[[Any], bool], str], ...]] = {
         (lambda page: 1 <= page.number <= MAX_NUMBER, "'number' is not from 1 to 1,000,000"),
         (lambda page: not page.image or min(page.width_pt, page.height_pt) > 0, "a page with an image has no size"),
     ),
-    Crop: ((lambda crop: bool(crop.image), "'image' is empty, and a crop is an image"),),
+    Crop: (
+        (lambda crop: bool(crop.image), "'image' is empty, and a crop is an image"),
+        (lambda crop: bool(crop.model_caption) == bool(crop.captioned_by), "a model's caption and its name go together"),
+    ),
 }
 """Row -> what must hold of it as a whole, and the fault where it doesn't."""
 
-_OPTIONAL: dict[type, tuple[str, ...]] = {Page: ("source", "note")}
+_OPTIONAL: dict[type, tuple[str, ...]] = {Page: ("source", "note"), Crop: ("model_caption", "captioned_by")}
 """Row -> texts that a table leaves out where they are empty, as corpora made before there were such fields do."""
 
 _FIELDS: dict[type, tuple[tuple[str, Callable[[object], bool]], ...]] = {}

@@ -220,6 +220,6 @@ def _deliver(
         return GateDecision("captions", (crops[0].item_id,), reason, signals, wanted, mode, read_off=True)
     sent = tuple(crop.item_id for crop in crops[: system.captions_k])
     count = "The caption of 1 crop goes" if len(sent) == 1 else f"The captions of {len(sent)} crops go"
-    bare = sum(not corpus.crops[item].caption for item in sent)
+    bare = sum(not corpus.crops[item].captions for item in sent)
     stand_in = f" ({bare} without one by the start of the words read off)" if bare else ""
     return GateDecision("captions", sent, f"{count} along{stand_in}, no pixels: {why}.", signals, wanted, mode)

@@ -23,12 +23,12 @@ INSTRUCTION = (
 )
 
 CAPTION_STAND_IN_CHARS = 300
-"""A crop without an author's caption is described by the start of its read-off text."""
+"""A crop without a caption is described by the start of its read-off text."""
 
 _TAG = re.compile(r"\[([TGV][0-9]{1,3}(?:\s*[,;]\s*[TGV][0-9]{1,3})*)\]")
 _ONE_TAG = re.compile(r"[TGV][0-9]{1,3}")
 _TAG_LOOKALIKE = re.compile(r"\[(?=[TGV][0-9]{1,3}\s*[\],;])")
-_ROLE_LOOKALIKE = re.compile(r"^(Question|Answer|Caption|Read off)(?=:)", re.M)
+_ROLE_LOOKALIKE = re.compile(r"^(Question|Answer|Caption(?: \(by [^)\n]*\))?|Read off)(?=:)", re.M)
 
 
 def triple_item(triple_id: int) -> str:
@@ -112,11 +112,13 @@ def _visual_segments(
 
 
 def describe(crop: Crop, corpus: Corpus, tag: str, read_off: bool) -> str:
-    """A crop in words: its caption, and its read-off text where the generator can't see."""
+    """A crop in words: its caption, a model's under the model's name, and its read-off text where the generator can't see."""
     lines = [f"[{tag}] ({crop.kind}, {_where(corpus.pages[crop.page_id])})"]
     if crop.caption:
         lines.append(f"Caption: {quote(crop.caption)}")
-    elif not read_off and crop.ocr_text:
+    if crop.model_caption:
+        lines.append(f"Caption (by {quote(' '.join(crop.captioned_by.split()))}): {quote(crop.model_caption)}")
+    if not crop.captions and not read_off and crop.ocr_text:
         start = crop.ocr_text[:CAPTION_STAND_IN_CHARS].rstrip()
         more = "..." if len(crop.ocr_text) > len(start) else ""
         lines.append(f"No caption; it reads: {quote(start)}{more}")

@@ -88,7 +88,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Crop:
-    """A figure or table: pixels, the author's caption (empty where the page has none) and the text read off it."""
+    """A figure or table: pixels, the author's caption (empty where the page has none) and the text read off it.
+    ``model_caption`` was written by the model ``captioned_by``; both are empty where none was asked."""
 
     id: str
     page_id: str
@@ -97,6 +98,13 @@ class Crop:
     image: str
     caption: str
     ocr_text: str
+    model_caption: str = ""
+    captioned_by: str = ""
+
+    @property
+    def captions(self) -> str:
+        """The author's caption and the model's in one text, by which the crop is found."""
+        return f"{self.caption} {self.model_caption}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +122,7 @@ class Triple:
 # --- building a corpus ----------------------------------------------------------------------------------------------
 
 
-BuildStage = Literal["pages", "triples", "chunk index", "crop index"]
+BuildStage = Literal["pages", "captions", "triples", "chunk index", "crop index"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ UnitKind = Literal["sentence", "fact", "caption", "row", "label"]
 _HEADER = re.compile(r"\A\s*\[[A-Za-z]+\d+\]\s*(?:\(([^)\n]*)\))?[ \t]*\n?")
 _FACT_SOURCE = re.compile(r"\s*\(([^()]*)\)\s*\Z")
 _READ_OFF = re.compile(r"^(?:Read off|No caption; it reads):[ \t]*", re.M)
-_CAPTION = re.compile(r"^Caption:[ \t]*", re.M)
+_CAPTION = re.compile(r"^Caption(?: \(by [^)\n]*\))?:[ \t]*", re.M)
 _PAGE = re.compile(r",?\s*p\.\s*\d+")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:e\.g|i\.e|et al|vs|cf|etc|figs?|tabs?|eqs?|sec|no|nos|dr|prof|st|approx|resp|ca|vol|pp|p|f)|(?-i:\b[A-Z]))\.$",
