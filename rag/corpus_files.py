@@ -261,7 +261,10 @@ _ROW_CHECKS: dict[type, tuple[tuple[Callable[[Any], bool], str], ...]] = {
     ),
     Crop: (
         (lambda crop: bool(crop.image), "'image' is empty, and a crop is an image"),
-        (lambda crop: bool(crop.model_caption) == bool(crop.captioned_by), "a model's caption and its name go together"),
+        (
+            lambda crop: bool(crop.model_caption) == bool(crop.captioned_by),
+            "a model's caption and its name go together",
+        ),
     ),
 }
 """Row -> what must hold of it as a whole, and the fault where it doesn't."""
