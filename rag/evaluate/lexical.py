@@ -117,11 +117,12 @@ class _Answer:
     numbers: tuple[Quantity, ...]
     words: tuple[Token, ...]
     asked: tuple[Unit, ...]
+    negative: bool
 
     @classmethod
     def of(cls, answer: str, question: str) -> _Answer:
         text = normalised(without_tags(answer).replace("`", "").replace("*", ""))
-        return cls(text, quantities(text), tokens(text), asked_units(question))
+        return cls(text, quantities(text), tokens(text), asked_units(question), _NOT.search(question) is not None)
 
     @property
     def polarity(self) -> bool:
@@ -141,7 +142,10 @@ class _Answer:
         return start, end
 
     def denied(self, place: int, *, anywhere: bool) -> bool:
-        """Whether what stands at ``place`` is denied: by a negation before it in its clause (or ``anywhere`` in it)."""
+        """Whether what stands at ``place`` is denied: by a negation before it in its clause (or ``anywhere`` in it). A question
+        with a negation in it is answered with one."""
+        if self.negative:
+            return False
         start, end = self.clause(place)
         before = self.text[start:place]
         return bool(_NOT.search(self.text[start:end] if anywhere else before) or _INSTEAD.search(before))
