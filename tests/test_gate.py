@@ -30,7 +30,7 @@ class _AnyItem(dict):
         self.page = page
 
     def __getitem__(self, key: str) -> SimpleNamespace:
-        return SimpleNamespace(page_id=self.page, caption="Figure 1")
+        return SimpleNamespace(page_id=self.page, captions="Figure 1")
 
 
 CORPUS = SimpleNamespace(chunks=_AnyItem("p1"), crops=_AnyItem("p2"))
@@ -159,7 +159,7 @@ def test_a_ranker_that_did_not_run_gives_no_signal_instead_of_a_zero(chunks_by, 
 def test_captions_that_crops_do_not_have_are_not_claimed():
     bare = SimpleNamespace(chunks=_AnyItem("p1"), crops=_AnyItem("p2"))
     bare.crops.__class__ = type(
-        "Bare", (_AnyItem,), {"__getitem__": lambda self, key: SimpleNamespace(page_id="p2", caption="")}
+        "Bare", (_AnyItem,), {"__getitem__": lambda self, key: SimpleNamespace(page_id="p2", captions="")}
     )
     reason = gate.decide("Why?", UNCLEAR, BOTH, bare, vision=True).reason
     assert "3 without one" in reason
