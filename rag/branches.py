@@ -5,13 +5,15 @@ An empty question finds nothing, in every branch; ``k`` above the number of item
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from rag.corpus import Corpus, Scored
 from rag.encoders import ImageEncoder, Vectors, image_encoder
 from rag.errors import EncoderUnavailable
-from rag.fusion import FUSIONS, Ranking, as_ranking, single
+from rag.fusion import FUSIONS, RRF_K, Ranking, as_ranking, single
+from rag.parts import sub_questions
 from rag.types import Branch, Fused, GraphEvidence, Hit, System, TextEvidence, VisualEvidence
 
 FUSION_DEPTH = 30
@@ -47,18 +49,51 @@ class Query:
 
 
 def text(query: Query, corpus: Corpus, system: System) -> TextEvidence:
-    """Text branch (eq. 1): the ``text_k`` best chunks by ``dense``, ``bm25``, or ``hybrid``, the fusion of both."""
+    """Text branch (eq. 1): the ``text_k`` best chunks by ``dense``, ``bm25``, or ``hybrid``, the fusion of both. ``hybrid`` goes
+    beyond the study in one more thing: a question of two parts is searched part by part (``_by_parts``)."""
     if query.empty:
         return TextEvidence((), system.text_ranker)
-    rankings: dict[str, Ranking] = {}
-    if system.text_ranker in ("dense", "hybrid"):
-        rankings["dense"] = _hits("text", "dense", corpus.search_text(query.vector, _depth(system.text_k)))
-    if system.text_ranker in ("bm25", "hybrid"):
-        rankings["bm25"] = _hits("text", "bm25", corpus.search_text_words(query.question, _depth(system.text_k)))
     k = max(system.text_k, 0)
     if system.text_ranker == "hybrid":
-        return TextEvidence(_merge(rankings, system, k), system.text_ranker)
-    return TextEvidence(single(rankings[system.text_ranker][:k]), system.text_ranker)
+        pieces = sub_questions(query.question)
+        vectors = corpus.text_encoder.encode(list(pieces)) if pieces else ()
+        parts = [Query(piece, vector) for piece, vector in zip(pieces, vectors, strict=True)]
+        found = _by_parts(parts, corpus, system) if parts else _hybrid(query, corpus, system)
+        return TextEvidence(found[:k], system.text_ranker)
+    rankings = _text_rankings(query, corpus, _depth(k))
+    return TextEvidence(single(rankings[system.text_ranker]()[:k]), system.text_ranker)
+
+
+def _text_rankings(query: Query, corpus: Corpus, n: int) -> dict[str, Callable[[], Ranking]]:
+    return {
+        "dense": lambda: _hits("text", "dense", corpus.search_text(query.vector, n)),
+        "bm25": lambda: _hits("text", "bm25", corpus.search_text_words(query.question, n)),
+    }
+
+
+def _hybrid(query: Query, corpus: Corpus, system: System) -> tuple[Fused, ...]:
+    depth = _depth(system.text_k)
+    return _merge({name: rank() for name, rank in _text_rankings(query, corpus, depth).items()}, system, depth)
+
+
+def _by_parts(parts: Sequence[Query], corpus: Corpus, system: System) -> tuple[Fused, ...]:
+    """The parts' rankings, each the fusion of ``dense`` and ``bm25``, in turns: the best of every part, then the second ... Passages
+    of pages that are there already come after those of other pages, since two parts seldom stand on one page. The score is
+    that of reciprocal rank fusion at the place reached."""
+    rankings = [_hybrid(part, corpus, system) for part in parts]
+    items: dict[str, Fused] = {}
+    for item in (item for place in zip_longest(*rankings) for item in place if item is not None):
+        items.setdefault(item.item_id, item)
+    pages: set[str] = set()
+    fresh: list[Fused] = []
+    again: list[Fused] = []
+    for item in items.values():
+        page = corpus.chunks[item.item_id].page_id
+        (again if page in pages else fresh).append(item)
+        pages.add(page)
+    return tuple(
+        replace(item, rank=rank, score=1 / (RRF_K + rank)) for rank, item in enumerate((*fresh, *again), start=1)
+    )
 
 
 def graph(query: Query, corpus: Corpus, system: System) -> GraphEvidence:
@@ -70,7 +105,8 @@ def graph(query: Query, corpus: Corpus, system: System) -> GraphEvidence:
 
 def visual(query: Query, corpus: Corpus, system: System) -> VisualEvidence:
     """Visual branch (eq. 2): the ``visual_depth`` best crops by ``clip`` (question against pixels), ``proxy``
-    (question against caption and read-off text, by vector and by words), ``fused`` (both), or ``auto``: ``fused``
+    (question against caption and read-off text by vector and by words, and by words with the sentences that mention the crop),
+    ``fused`` (both), or ``auto``: ``fused``
     where CLIP is there, else ``proxy``. A ranker that can't be had is named in ``note`` and never replaced."""
     wanted, depth = system.visual_ranker, max(system.visual_depth, 0)
     if query.empty or not corpus.crops:
@@ -101,6 +137,7 @@ def _proxy(query: Query, corpus: Corpus, system: System, n: int) -> tuple[Fused,
     rankings = {
         "proxy-dense": _hits("visual", "proxy-dense", corpus.search_proxy(query.vector, _depth(n))),
         "proxy-bm25": _hits("visual", "proxy-bm25", corpus.search_proxy_words(query.question, _depth(n))),
+        "proxy-mentions": _hits("visual", "proxy-mentions", corpus.search_proxy_mentions(query.question, _depth(n))),
     }
     return _merge(rankings, system, n)
 
@@ -123,7 +160,7 @@ def _clip(corpus: Corpus) -> tuple[ImageEncoder | None, str]:
 
 
 def _with_ingredients(fused: tuple[Fused, ...], proxy: tuple[Fused, ...]) -> tuple[Fused, ...]:
-    """Each item with the two hits behind its proxy hit as well."""
+    """Each item with the hits behind its proxy hit as well."""
     ingredients = {item.item_id: item.hits for item in proxy}
     return tuple(replace(item, hits=(*item.hits, *ingredients.get(item.item_id, ()))) for item in fused)
 

@@ -34,6 +34,7 @@ from rag.encoders import (
 from rag.errors import CorpusError
 from rag.graph import Graph
 from rag.ingest.chunk import STEP, WINDOW, fold_whitespace, windows
+from rag.mentions import mentions
 from rag.search import Ranked, VectorIndex, WordIndex
 from rag.types import Chunk, Crop, Document, Page, Progress, Region, Triple, Word
 
@@ -55,7 +56,7 @@ _IMAGE_FAULTS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
 def proxy_texts(crop: Crop) -> tuple[str, ...]:
     """The texts under which a crop is found by words: caption and read-off text, in windows that each start with the
     caption, because the encoder reads 256 word pieces and a table may hold thousands."""
-    caption, read = fold_whitespace(crop.caption), fold_whitespace(crop.ocr_text)
+    caption, read = fold_whitespace(crop.captions), fold_whitespace(crop.ocr_text)
     parts = [window for _, window in windows(read)] or [""]
     return tuple(text for part in parts if (text := f"{caption} {part}".strip()))
 
@@ -227,7 +228,16 @@ class Corpus:
 
     @cached_property
     def _crop_words(self) -> WordIndex:
-        return WordIndex([f"{crop.caption} {crop.ocr_text}" for crop in self.crops.values()])
+        return WordIndex([f"{crop.captions} {crop.ocr_text}" for crop in self.crops.values()])
+
+    @cached_property
+    def _mentioned_crop_words(self) -> WordIndex:
+        documents = {page.id: page.document for page in self.pages.values()}
+        said = mentions(
+            ((crop, documents[crop.page_id]) for crop in self.crops.values()),
+            ((page.document, self.page_text(page.id)) for page in self.pages.values()),
+        )
+        return WordIndex([f"{crop.captions} {crop.ocr_text} {said.get(crop.id, '')}" for crop in self.crops.values()])
 
     @property
     def text_encoder(self) -> TextEncoder:
@@ -274,6 +284,10 @@ class Corpus:
         """Crops by BM25 of their words."""
         return _named(self._crop_words.search(question, n), self._crop_ids)
 
+    def search_proxy_mentions(self, question: str, n: int) -> Scored:
+        """Crops by BM25 of their words and the sentences of their document that mention them."""
+        return _named(self._mentioned_crop_words.search(question, n), self._crop_ids)
+
     def search_visual(self, vector: Vectors, n: int, encoder_id: str) -> Scored:
         """Crops by cosine of a CLIP vector of a text or image (eq. 2)."""
         return self._search("visual", encoder_id, vector, n, self._crop_ids)
@@ -284,7 +298,7 @@ class Corpus:
 
     def warm(self) -> None:
         """Build now what would otherwise be built by the first question: word indices, the graph, the text encoder."""
-        _ = self._chunk_words, self._crop_words, self.graph
+        _ = self._chunk_words, self._crop_words, self._mentioned_crop_words, self.graph
         self.text_encoder.encode(["warm"])
 
 

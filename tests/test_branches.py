@@ -119,12 +119,23 @@ def test_dense_is_the_cosine_of_question_and_chunk(small: Corpus) -> None:
         assert hit.hits == (Hit(hit.item_id, "text", "dense", rank, hit.score),)
 
 
-def test_hybrid_keeps_both_hits(small: Corpus) -> None:
+def test_hybrid_keeps_all_hits(small: Corpus) -> None:
     system = replace(SYSTEM, text_ranker="hybrid")
     best = branches.text(Query.of("Is the log-rank test robust?", small), small, system).hits[0]
     assert best.item_id == "glioma_p001_c01"
     assert [(hit.ranker, hit.rank) for hit in best.hits] == [("dense", 1), ("bm25", 1)]
     assert best.score == pytest.approx(2 / 61)
+
+
+def test_hybrid_searches_a_question_of_two_parts_part_by_part(small: Corpus) -> None:
+    first, second = "How robust is the exact log-rank test", "how many women with breast cancer had a recurrence"
+    system = replace(SYSTEM, text_ranker="hybrid", text_k=2)
+    alone = [branches.text(Query.of(part, small), small, system).hits[0] for part in (first, second)]
+    found = branches.text(Query.of(f"{first}, and {second}?", small), small, system).hits
+    assert ids(found) == ids(tuple(alone))
+    assert [hit.score for hit in found] == [1 / 61, 1 / 62]
+    assert [hit.hits for hit in found] == [hit.hits for hit in alone]
+    assert len({small.chunks[item].page_id for item in ids(found)}) == 2
 
 
 @pytest.mark.parametrize("ranker", RANKERS)
@@ -170,11 +181,11 @@ def test_a_corpus_without_chunks_or_crops(tmp_path: Path) -> None:
 # --- visual ----------------------------------------------------------------------------------------------------------
 
 
-def test_proxy_finds_a_table_by_its_cells_and_keeps_both_hits(small: Corpus) -> None:
+def test_proxy_finds_a_table_by_its_cells_and_keeps_all_hits(small: Corpus) -> None:
     evidence = branches.visual(Query.of("Median survival of GBM with RIT?", small), small, SYSTEM)
     best = evidence.hits[0]
     assert best.item_id == "glioma_p001_table0"
-    assert {hit.ranker for hit in best.hits} == {"proxy-dense", "proxy-bm25"}
+    assert {hit.ranker for hit in best.hits} == {"proxy-dense", "proxy-bm25", "proxy-mentions"}
     assert all(hit.branch == "visual" for hit in best.hits)
     assert evidence.rankings["proxy"][0] == Hit(best.item_id, "visual", "proxy", 1, best.score)
     assert evidence.ranker == "proxy"
@@ -288,7 +299,7 @@ def test_fused_is_the_fusion_of_clip_and_proxy_with_every_hit(clip_corpus: Corpu
     rank = {name: {hit.item_id: hit.rank for hit in ranking} for name, ranking in fused.rankings.items()}
     for item in fused.hits:
         assert item.score == pytest.approx(sum(1 / (60 + found[item.item_id]) for found in rank.values()))
-        assert [hit.ranker for hit in item.hits] == ["clip", "proxy", "proxy-dense", "proxy-bm25"]
+        assert [hit.ranker for hit in item.hits] == ["clip", "proxy", "proxy-dense", "proxy-bm25", "proxy-mentions"]
     assert run("fused", 3).hits == fused.hits[:3]
     assert len(run("fused", 3).rankings["clip"]) == 3
 
