@@ -282,6 +282,10 @@ def _evaluated(args: argparse.Namespace, store: Store, corpus: Corpus) -> tuple[
     from rag.evaluate.judges import OFFLINE, judges_named
     from rag.evaluate.runner import Plan, check_budget, estimate_cost, evaluate, judge_run
 
+    for option in ("limit", "at_once"):
+        value = getattr(args, option)
+        if value is not None and value < 1:
+            raise UsageError(f"--{option.replace('_', '-')} is {value}; it must be at least 1.")
     run_id = _to_resume(args, store)
     plan = Plan.stored(store, run_id) if run_id else _plan(args, corpus)
     plan.check(corpus)
@@ -366,10 +370,6 @@ def _plan(args: argparse.Namespace, corpus: Corpus) -> Plan:
     from rag.evaluate.runner import Plan
     from rag.generators.registry import generator_named
 
-    for option in ("limit", "at_once"):
-        value = getattr(args, option)
-        if value is not None and value < 1:
-            raise UsageError(f"--{option.replace('_', '-')} is {value}; it must be at least 1.")
     return Plan(
         questions=_questions(args, corpus),
         systems=tuple(tuned(system_named(name), **_knobs(args)) for name in _listed(args.systems)),

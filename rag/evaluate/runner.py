@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rag import branches, pricing
@@ -183,7 +184,7 @@ def estimate_cost(plan: Plan, corpus: Corpus, done: frozenset[Key] = frozenset()
     asked = tuple(dict.fromkeys(job.question for job in paid_calls))
     step = max(1, -(-len(asked) // sample))
     chosen = frozenset(asked[::step])
-    found = [e for job in paid_calls if job.question in chosen for e in [_estimate(job, corpus)]]
+    found = list(_estimates([job for job in paid_calls if job.question in chosen], corpus))
     scale = len(paid_calls) / len(found) if found else 0.0
 
     def scaled(values: Sequence[float | None]) -> float | None:
@@ -202,10 +203,17 @@ def estimate_cost(plan: Plan, corpus: Corpus, done: frozenset[Key] = frozenset()
     )
 
 
-def _estimate(job: Job, corpus: Corpus) -> Estimate:
-    with closing(ask(job.question.q, job.system, job.generator, corpus, question_type=job.question_type)) as steps:
-        trace = next(steps)
-    return pricing.estimate(prompt_for(trace, job.generator, corpus), job.generator)
+def _estimates(jobs: Sequence[Job], corpus: Corpus) -> Iterator[Estimate]:
+    """Of each job. What is found depends on no generator, so jobs that differ in nothing else search once."""
+    for _, group in groupby(jobs, key=lambda job: (job.question, job.system)):
+        alike = list(group)
+        first = alike[0]
+        with closing(
+            ask(first.question.q, first.system, first.generator, corpus, question_type=first.question_type)
+        ) as steps:
+            trace = next(steps)
+        for job in alike:
+            yield pricing.estimate(prompt_for(trace, job.generator, corpus), job.generator)
 
 
 def check_budget(estimate: CostEstimate, budget_usd: float | None) -> None:

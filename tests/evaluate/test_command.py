@@ -127,7 +127,7 @@ def test_ctrl_c_ends_with_130_and_the_run_goes_on(tmp_path):
         [sys.executable, "-m", "rag", "evaluate", "--out", str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )
     with process:
-        while " of 992 asked" not in (line := process.stderr.readline()) or line.startswith("0 "):
+        while " asked" not in (line := process.stderr.readline()) or line.startswith("0 "):
             assert line, "it ended before anything was done"
         process.send_signal(signal.SIGINT)
         errors = process.stderr.read()
