@@ -57,12 +57,13 @@ UNITS: dict[str, tuple[str, float]] = {
 
 _NAMES = "|".join(re.escape(n).replace(r"\-", "[- ]") for n in sorted(UNITS, key=len, reverse=True))
 _PER = r"(?:/| ?per )"
-_UNIT = rf"(?:(?P<unit>{_NAMES})(?![^\W_]))?(?:{_PER}(?P<many>\d+ )?(?P<base>{_NAMES})(?![^\W_]))?"
+_UNIT = rf"(?:(?P<unit>{_NAMES})(?![^\W_]))?(?:{_PER}(?P<many>\d{{1,9}} )?(?P<base>{_NAMES})(?![^\W_]))?"
+_VALUE = r"[-+]?(?:\d{1,15}(?:\.\d{1,15})?|\.\d{1,15})(?:e[-+]?\d{1,2})?"
 _QUANTITY = re.compile(
-    r"(?<![\w.])(?P<value>[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)(?: ?/ ?(?P<below>\d+)(?![\d.]))?(?P<ordinal>st|nd|rd|th)?"
+    rf"(?<![\w.])(?P<value>{_VALUE})(?: ?/ ?(?P<below>\d{{1,9}})(?![\d.]))?(?P<ordinal>st|nd|rd|th)?"
     rf"(?:[ -]?{_UNIT})(?![^\W_]|\.\d)"
 )
-_RATE = re.compile(rf"{_PER}(?P<many>\d+ )?(?P<base>{_NAMES})(?![^\W_])")
+_RATE = re.compile(rf"{_PER}(?P<many>\d{{1,9}} )?(?P<base>{_NAMES})(?![^\W_])")
 _ASKED = re.compile(rf"\b(?:how many|number of|in|what)(?: [a-z]+)? (?P<unit>{_NAMES})(?![^\W_])")
 _AGE = re.compile(r"\b(?:age|old|older|aged)\b")
 _PERCENTAGE = re.compile(r"\bpercentages?\b")
@@ -161,7 +162,7 @@ def _dimension(unit: str | None, many: str | None, base: str | None) -> tuple[st
     if not base:
         return above, factor
     below, size = UNITS[base.replace(" ", "-")]
-    return f"{above}/{below}", factor / size / float(many or 1)
+    return f"{above}/{below}", factor / size / (float(many or 1) or 1.0)
 
 
 def _grouped(text: str) -> Iterator[Quantity]:
