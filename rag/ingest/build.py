@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from itertools import groupby, islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from rag.ingest.pages import PageTask, Rows
 from rag.ingest.report import PageReport, Report
 from rag.ingest.sources import Kind, Plan, Source, find_sources
 from rag.ingest.stage import Journal, stage, target
-from rag.ingest.workers import Item, in_order
+from rag.ingest.workers import Item, in_order, mapped
 from rag.types import Chunk, Progress, Region, Triple
 
 if TYPE_CHECKING:
@@ -92,13 +92,14 @@ def ingest(
         progress(event)
         look()
 
+    processes = workers or min(2, os.cpu_count() or 1)
     with stage(out, digest, resume) as folder:
         plan = Plan(folder, report.refused.append, languages, limit, limits)
-        _read_pages(folder, plan, found, report, workers or min(2, os.cpu_count() or 1), tell, look)
+        _read_pages(folder, plan, found, report, processes, tell, look)
         if not report.counts["chunks"]:
             reasons = " ".join([*report.refused, *report.notes][:5])
             raise DocumentError(f"No text could be read from {', '.join(str(s) for s in sources)}. {reasons}".rstrip())
-        report.counts["triples"] = _find_triples(folder, triples_file, report.counts, tell)
+        report.counts["triples"] = _find_triples(folder, triples_file, report.counts, processes, tell, look)
         save_corpus(
             out,
             name=name or out.name,
@@ -204,40 +205,52 @@ def _remove_images(folder: Path, page_id: str) -> None:
 
 
 def _find_triples(
-    folder: Path, file: Path | str | None, counts: Mapping[str, int], tell: Callable[[Progress], None]
+    folder: Path,
+    file: Path | str | None,
+    counts: Mapping[str, int],
+    workers: int,
+    tell: Callable[[Progress], None],
+    look: Callable[[], None],
 ) -> int:
     """Write the triples of all chunks, block by block of pages; blocks that the journal knows are passed over."""
-    pages, found = 0, 0
-    find = _extracted if file is None else _looked_up(Path(file))
     tell(Progress("triples", 0, counts["pages"], f"extracting triples from {counts['chunks']:,} chunks", dict(counts)))
     with ExitStack() as stack:
         journal = Journal(folder, "triples", ("triples",), stack)
-        known = len(journal.entries)
-        found = sum(entry["triples"] for entry in journal.entries)
-        for number, (block, chunks, regions) in enumerate(_blocks(folder)):
-            pages += block
-            if number < known:
-                continue
-            triples = list(find(chunks, regions))
-            journal.add({"triples": len(triples)}, {"triples": map(files.line_of, triples)})
-            found += len(triples)
+        pages, found = (sum(int(entry[what]) for entry in journal.entries) for what in ("pages", "triples"))
+        blocks = islice(_blocks(folder), len(journal.entries), None)
+        if file is None:  # in processes of their own: the parser takes 600 MB, and this one may go on to serve the page
+            results: Iterator[tuple[int, list[Triple]]] = stack.enter_context(
+                closing(mapped(_extracted, blocks, workers, look))
+            )
+        else:
+            results = map(_looked_up(Path(file)), blocks)
+        for size, triples in results:
+            journal.add({"pages": size, "triples": len(triples)}, {"triples": map(files.line_of, triples)})
+            found, pages = found + len(triples), pages + size
             line = f"extracted triples from {pages:,} of {counts['pages']:,} pages"
             tell(Progress("triples", pages, counts["pages"], line, {**counts, "triples": found}))
     return found
 
 
-def _blocks(folder: Path) -> Iterator[tuple[int, list[Chunk], list[Region]]]:
-    """(pages, chunks, regions) of so many pages at a time; all three tables have the same order of pages."""
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """So many consecutive pages with their rows."""
+
+    pages: int
+    chunks: list[Chunk]
+    regions: list[Region]
+
+
+def _blocks(folder: Path) -> Iterator[_Block]:
+    """The corpus in blocks; all three tables have the same order of pages."""
     pages = (page.id for page in files.read_table(folder, "pages"))
-    chunks = groupby(files.read_table(folder, "chunks"), key=lambda row: str(row.page_id))
-    regions = groupby(files.read_table(folder, "regions"), key=lambda row: str(row.page_id))
-    next_chunks, next_regions = _by_page(chunks), _by_page(regions)
+    chunks_of, regions_of = (
+        _by_page(groupby(files.read_table(folder, table), key=lambda row: str(row.page_id)))
+        for table in ("chunks", "regions")
+    )
     while block := list(islice(pages, _PAGES_PER_BLOCK)):
-        yield (
-            len(block),
-            [row for page in block for row in next_chunks(page)],
-            [row for page in block for row in next_regions(page)],
-        )
+        chunks = [chunk for page in block for chunk in chunks_of(page)]
+        yield _Block(len(block), chunks, [region for page in block for region in regions_of(page)])
 
 
 def _by_page(groups: Iterator[tuple[str, Iterable[Any]]]) -> Callable[[str], list[Any]]:
@@ -252,22 +265,22 @@ def _by_page(groups: Iterator[tuple[str, Iterable[Any]]]) -> Callable[[str], lis
     return rows
 
 
-def _extracted(chunks: list[Chunk], regions: list[Region]) -> Iterator[Triple]:
+def _extracted(block: _Block) -> tuple[int, list[Triple]]:
     from rag.ingest.triples import extract
 
-    return extract(chunks, regions)
+    return block.pages, list(extract(block.chunks, block.regions))
 
 
-def _looked_up(file: Path) -> Callable[[list[Chunk], list[Region]], Iterator[Triple]]:
+def _looked_up(file: Path) -> Callable[[_Block], tuple[int, list[Triple]]]:
     from rag.ingest.triples import load_triples
 
     by_md5 = load_triples(file)
 
     # The study's counts (36,447 edges on HotpotQA) take a text that stands in several chunks once for each.
-    def find(chunks: list[Chunk], regions: list[Region]) -> Iterator[Triple]:
+    def find(chunks: Sequence[Chunk]) -> Iterator[Triple]:
         for chunk in chunks:
             md5 = hashlib.md5(chunk.text.encode(), usedforsecurity=False).hexdigest()
             for triple in by_md5.get(md5, ()):
                 yield replace(triple, chunk_id=chunk.id, page_id=chunk.page_id)
 
-    return find
+    return lambda block: (block.pages, list(find(block.chunks)))

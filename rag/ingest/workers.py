@@ -13,6 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from itertools import chain, islice
 from multiprocessing.connection import Connection
+from typing import TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
@@ -20,6 +21,8 @@ from rag.errors import DocumentError
 from rag.ingest.limits import VARIABLES
 from rag.ingest.pages import PageTask, Rows, read_task
 
+T = TypeVar("T")
+R = TypeVar("R")
 Read = Callable[[PageTask], "Rows | str"]
 Item = PageTask | Rows
 
@@ -59,6 +62,29 @@ def in_order(
                     raise DocumentError(
                         "The processes that read pages end at once; is there memory for them?"
                     ) from error
+
+
+def mapped(
+    function: Callable[[T], R], items: Iterable[T], workers: int, look: Callable[[], None] = lambda: None
+) -> Generator[R, None, None]:
+    """``function`` of every item, in order, in processes of their own; a few items are handed out ahead.
+
+    Raises:
+        DocumentError: a process died over an item.
+    """
+    source = iter(items)
+    with _pool(workers) as pool:
+        waiting = deque(pool.schedule(function, (item,)) for item in islice(source, 2 * workers))
+        while waiting:
+            future = waiting.popleft()
+            while not wait((future,), _LOOK_SECONDS).done:
+                look()
+            try:
+                result = future.result()
+            except (ProcessExpired, BrokenProcessPool) as error:
+                raise DocumentError(f"A process that was at work ended ({error}); is there memory for it?") from error
+            waiting.extend(pool.schedule(function, (item,)) for item in islice(source, 1))
+            yield result
 
 
 def _noted(source: Iterator[Item], pending: deque[Item]) -> Iterator[Item]:

@@ -10,7 +10,7 @@ import pytest
 
 from rag.errors import DocumentError, Stopped
 from rag.ingest.pages import PageTask, Rows
-from rag.ingest.workers import Item, in_order
+from rag.ingest.workers import Item, in_order, mapped
 from rag.types import Page
 
 
@@ -100,3 +100,17 @@ def test_readers_that_all_die_are_refused_page_by_page_or_as_a_whole() -> None:
         assert "end at once" in str(error)
     else:
         assert all("its reader died" in str(result) for result in results)
+
+
+def double_or_die(number: int) -> int:
+    if number < 0:
+        os._exit(9)
+    return 2 * number
+
+
+def test_items_are_mapped_in_order_and_a_death_is_an_error() -> None:
+    assert list(mapped(double_or_die, range(9), 2)) == list(range(0, 18, 2))
+    results = mapped(double_or_die, (1, -1), 1)
+    assert next(results) == 2
+    with pytest.raises(DocumentError, match="process that was at work ended"):
+        next(results)
