@@ -18,6 +18,7 @@ FUSEBOX_BUDGET_USD_SESSION  most that one session may spend on the operator's ke
 FUSEBOX_BUDGET_USD_DAY      most that all may spend on them in one day (UTC)                  no cap
 FUSEBOX_CORPORA             further corpus folders to choose from in the page, separated    (none)
                             as in PATH
+FUSEBOX_CACHE               folder that keeps what models replied in ingestion, by digest   ~/.cache/fusebox
 FUSEBOX_UPLOADS             1 or 0: may visitors add documents of their own, and have the   1
                             page build missing indices
 FUSEBOX_MAX_FILES           most files a visitor's corpus is made from                      20
@@ -63,6 +64,7 @@ class Settings:
     uploads: Limits = UPLOADS
     take_uploads: bool = True
     corpora: tuple[Path, ...] = ()
+    cache: Path = Path("~/.cache/fusebox")
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] | None = None) -> Settings:
@@ -89,7 +91,15 @@ class Settings:
             uploads=limits_from_env(env, default.uploads),
             take_uploads=_whole_number(env, "FUSEBOX_UPLOADS", 1, 0, 1) == 1,
             corpora=tuple(Path(part) for part in env.get("FUSEBOX_CORPORA", "").split(os.pathsep) if part),
+            cache=_cache(env) or default.cache,
         )
+
+
+def _cache(env: Mapping[str, str]) -> Path | None:
+    if base := env.get("FUSEBOX_CACHE"):
+        return Path(base)
+    base = env.get("XDG_CACHE_HOME")
+    return Path(base, "fusebox") if base else None
 
 
 def limits_from_env(env: Mapping[str, str], default: Limits) -> Limits:
