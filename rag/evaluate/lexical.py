@@ -52,6 +52,7 @@ _OPPOSITES = tuple(
         ("positive", "negative"), ("female females women woman", "male males men man"),
     )
 )  # fmt: skip
+_PLAIN = re.compile(r"\byes\b|\bno\b(?=\s*(?:$|[.,;:!]))")
 _WHO = re.compile(r"\bwho(?:m|se)?\b", re.I)
 _PERSON = re.compile(r"(?:[A-Z][\w.'’-]*\s+){1,3}[A-Z][\w'’-]+")
 
@@ -72,8 +73,8 @@ def agrees(question: str, reference: str, answer: str) -> bool:
     if not said.text or len(said.words) > MAX_WORDS:
         return False
     parts = _parts(reference, question)
-    if parts == ["yes"] or parts == ["no"]:
-        return said.polarity == _YES_NO[parts[0]]
+    if parts[0] in _YES_NO and len(parts) == 1:
+        return said.polarity(question) is _YES_NO[parts[0]]
     if _opposed(frozenset(t.stem for t in tokens(reference)), frozenset(t.stem for t in said.words)):
         return False
     wanted = [q for part in parts for q in quantities(normalised(_ASIDE.sub("", part)))]
@@ -124,11 +125,13 @@ class _Answer:
         text = normalised(without_tags(answer).replace("`", "").replace("*", ""))
         return cls(text, quantities(text), tokens(text), asked_units(question), _NOT.search(question) is not None)
 
-    @property
-    def polarity(self) -> bool:
-        """Yes or no: by the first word that says it, else by whether there is a negation."""
-        first = self.words[0].text if self.words else ""
-        return _YES_NO.get(first, _NOT.search(self.text) is None)
+    def polarity(self, question: str) -> bool | None:
+        """Yes or no: by the first such word, else a denial is no, and what takes up words of the question is yes."""
+        if plain := _PLAIN.search(self.text):
+            return _YES_NO[plain[0]]
+        if _NOT.search(self.text):
+            return False
+        return True if _stems(question) & _stems(self.text) else None
 
     def clause(self, place: int, pattern: re.Pattern[str] = _CLAUSE) -> tuple[int, int]:
         """Start and end of the clause in which ``place`` lies."""
@@ -252,7 +255,7 @@ def _in_order(places: tuple[int, ...], said: _Answer, question: str) -> bool:
             start, end = said.clause(place, _PIECE)
             around = _stems(said.text[start:end])
             labels += len(around & (own[i] - own[1 - i])) - len(around & (own[1 - i] - own[i]))
-    return labels >= SURE if list(places) != sorted(places) else labels > -SURE
+    return labels >= SURE if list(places) != sorted(places) else labels >= -SURE
 
 
 def _stems(text: str) -> frozenset[str]:

@@ -87,7 +87,7 @@ _ARTICLE = re.compile(r"\b(?:an?|one) (?=(?:hour|day|week|month|year|decade)\b)"
 ROUNDED = 0.05
 """A rounded number may be off by this share at most: 0.005 for 0.0048."""
 READ_OFF = 0.01
-"""A value read off a drawing ("about 0.28") may be off by this share of its scale, the next power of ten."""
+"""A value read off a drawing ("about 0.28") may be off by this share of its scale, the next power of ten, and by ``ROUNDED`` of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,7 @@ def _near(wanted: Quantity, given: Quantity, factor: float, hedged: bool) -> boo
     slack = READ_OFF * 10.0 ** math.ceil(math.log10(size)) * (1 + 1e-9)
     if wanted.top is not None:
         return wanted.value - slack <= value <= wanted.top + slack
-    return off <= slack or (value <= wanted.value <= top and top - value <= 10 * slack)
+    return off <= min(slack, ROUNDED * size) or (value <= wanted.value <= top and top - value <= 10 * slack)
 
 
 def _trailing_zeros(given: Quantity) -> float:

@@ -9,7 +9,8 @@ import pytest
 from statsmodels.stats.inter_rater import cohens_kappa
 
 from rag.evaluate.lexical import abstains, agrees
-from rag.evaluate.questions import load_questions
+from rag.evaluate.questions import UNANSWERABLE, load_questions
+from rag.settings import ASSETS
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 STUDY = Path(__file__).resolve().parents[3] / "shared" / "data" / "paper"
@@ -44,6 +45,7 @@ RULES = [
     ("Which method?", "the Efron approximation", ["Efron's approximation"], ["the Breslow approximation"]),
     ("Which change?", "2.5-fold increase", ["2.5 times higher"], ["2.5-fold decrease"]),
     ("Is it needed?", "no", ["No.", "It is not needed."], ["Yes.", "It is needed."]),
+    ("Are both plants?", "yes", ["Yes.", "The answer is yes.", "Both are plants."], ["No", "They are not.", "Istanbul, Turkey"]),
     ("Which tool?", "Support Vector Machine (SVM)", ["SVM", "a support vector machine"], ["random forests"]),
     ("Before which version was it not split?", "0.8-4", ["It was not split before 0.8-4."], ["0.8-5"]),
 ]  # fmt: skip
@@ -79,6 +81,21 @@ def test_an_abstention_in_any_words(answer: str) -> None:
 @pytest.mark.parametrize("answer", ["7", "It does not use the Efron method [T1].", "No.", ""])
 def test_what_is_no_abstention(answer: str) -> None:
     assert not abstains(answer)
+
+
+SETS = [
+    *(f for f in sorted((ASSETS / "questions").glob("demo_*.json")) if UNANSWERABLE not in f.stem),
+    *sorted(STUDY.parent.glob("*/questions_*.json")),
+]
+
+
+@pytest.mark.parametrize("file", SETS, ids=[file.stem for file in SETS])
+def test_every_reference_is_its_own_right_answer_and_no_other_questions(file: Path) -> None:
+    asked = load_questions(file)
+    assert [q.answer for q in asked if not agrees(q.q, q.answer, q.answer)] == []
+    assert [q.answer for q in asked if not agrees(q.q, q.answer, f"The answer is {q.answer} [T1].")] == []
+    others = [(q, other) for q, other in zip(asked, asked[1:] + asked[:1], strict=True) if q.answer != other.answer]
+    assert [(q.answer, other.answer) for q, other in others if agrees(q.q, q.answer, other.answer)] == []
 
 
 def agreement(labels: list[bool], verdicts: list[bool]) -> tuple[float, float]:
