@@ -254,6 +254,8 @@ class Handlers:
         wanted = sent if isinstance(sent, Mapping) else {}
         try:
             session = str(request.session_hash)
+            if self.desk is not None:
+                self.desk.admit(request)
             corpus = self.shelf.named(trace.corpus_id, session) if trace is not None else self.shelf.of(session)
             return viewed(trace, corpus, wanted)
         except FuseboxError as error:

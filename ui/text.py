@@ -295,6 +295,7 @@ FOUND = {"chunks": "Passages found", "crops": "Figures and tables found", "pages
 CORPUS_SEARCH = "Search this corpus …"
 ALL_DOCUMENTS = "All documents"
 ALL_PAGES = "All pages"
+CORPUS_OPENS = "Opening …"
 NOT_FOUND = "Nothing was found. Try other words, or look through all pages."
 NO_SUCH_PAGE = "This corpus has no such page; open one from the list."
 NONE_ON_PAGE = "None on this page."

@@ -41,6 +41,17 @@
     api.onChoose?.({ corpus: select.value });
   }
 
+  // The first list comes when the tab is first seen.
+  let opened = false;
+  function open() {
+    const unread = opened ? null : find("#corpus-list [data-unread]");
+    if (!unread?.checkVisibility() || !api.onBrowse) return;
+    opened = true;
+    api.onBrowse(JSON.parse(unread.dataset.unread));
+  }
+  const start = () => new MutationObserver(open).observe(document.body, { childList: true, subtree: true, attributeFilter: ["style", "class", "aria-selected"] });
+  if (document.body) start(); else document.addEventListener("DOMContentLoaded", start);
+
   // --- regions of a passage ---------------------------------------------------------------------------------------------------------
   function light(item, on) {
     for (const id of (item.dataset.regions ?? "").split(" ").filter(Boolean)) {

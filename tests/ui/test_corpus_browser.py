@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pymupdf
 import pytest
 from PIL import Image, ImageDraw, ImageFont
@@ -242,6 +243,30 @@ def test_stop_ends_the_reading_and_deletes(visit: Visit, tmp_path: Path, tempora
     expect(page.locator("[data-built]")).to_contain_text(words.BUILD_STOPPED)
     wait_until(page, lambda: files_in(temporary) == [])
     expect(page.locator("#header")).to_contain_text("339 pages")
+
+
+def test_the_process_takes_the_documents_with_it(demo_folder: Path, scan: Path, tmp_path: Path) -> None:
+    port = free_port()
+    with serving("-m", "tests.ui.server", str(demo_folder), str(port), port=port, TMPDIR=str(tmp_path)) as server:
+        headers = {"Content-Type": "application/octet-stream", "X-Fusebox-Session": "s", "X-Fusebox-Name": "a.pdf"}
+        reply = httpx.post(f"{server.url}/fusebox/upload", content=scan.read_bytes(), headers=headers)
+        assert reply.json() == {"files": 1} and len(files_in(tmp_path)) == 1
+    assert list(tmp_path.glob("fusebox-uploads.*")) == []
+
+
+def test_an_operator_can_switch_documents_off(browser: Browser, demo_folder: Path) -> None:
+    port = free_port()
+    with (
+        serving("-m", "tests.ui.server", str(demo_folder), str(port), port=port, FUSEBOX_UPLOADS="0") as server,
+        visiting(browser, server.url) as window,
+    ):
+        page = window.open().page
+        page.get_by_role("tab", name="Corpus").click()
+        expect(page.locator("#corpus-upload")).to_contain_text(words.UPLOAD_OFF)
+        assert page.locator("[data-files]").count() == 0
+        headers = {"Content-Type": "application/octet-stream", "X-Fusebox-Session": "s", "X-Fusebox-Name": "a.pdf"}
+        reply = httpx.post(f"{server.url}/fusebox/upload", content=b"%PDF", headers=headers)
+        assert reply.status_code == 400 and "switched adding documents off" in reply.json()["error"]
 
 
 # --- everybody -------------------------------------------------------------------------------------------------------

@@ -9,14 +9,13 @@ import gradio as gr
 
 from rag.ingest.limits import UPLOADS
 from rag.keys import SessionKeys
-from ui.corpus_desk import OUTPUTS, CorpusDesk, found
+from ui.corpus_desk import OUTPUTS, CorpusDesk
 from ui.handlers import Handlers
 from ui.keydesk import KeyDesk
 from ui.tabs.compare import choices_of
 from ui.uploads import KINDS, Uploads
 from ui.views import about
 from ui.views import corpus as view
-from ui.views.corpus import Browse
 
 if TYPE_CHECKING:
     from ui.tabs.explore import Explore
@@ -27,26 +26,27 @@ WIRES = ("Choose", "Browse", "Build", "Remove", "Index", "CorpusStop")
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """What stands over all tabs."""
+    """What stands over all tabs, and what the page's script sends by: a tab's own components are not there before it is opened."""
 
     header: gr.HTML
     notice: gr.HTML
+    wires: dict[str, gr.HTML]
 
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """The tab's components by their names in ``corpus_desk.OUTPUTS``, and what sends."""
+    """The tab's components by their names in ``corpus_desk.OUTPUTS``."""
 
     desk: CorpusDesk
     views: dict[str, gr.HTML]
-    wires: dict[str, gr.HTML]
 
 
 def header(handlers: Handlers) -> Top:
     """The header with the choice of corpora, and the place for what goes wrong with it."""
     value = about.header(handlers.shelf.default, handlers.shelf.choices(""))
     top = gr.HTML(value, elem_id="header", apply_default_css=False, js_on_load=None)
-    return Top(top, _html("", "corpus-notice"))
+    wires = {name: _html("", f"corpus-wire-{name.lower()}", name) for name in WIRES}
+    return Top(top, _html("", "corpus-notice"), wires)
 
 
 def build(handlers: Handlers, uploads: Uploads | None) -> Tab:
@@ -54,7 +54,6 @@ def build(handlers: Handlers, uploads: Uploads | None) -> Tab:
     uploads = uploads or _closed()
     desk = CorpusDesk(handlers, uploads, choices_of)
     corpus = handlers.shelf.default
-    first = Browse(page=next(iter(corpus.pages), ""))
     views: dict[str, gr.HTML] = {}
     with gr.Row(elem_id="corpus", equal_height=False):
         with gr.Column(scale=0, min_width=0, elem_id="corpus-side"):
@@ -62,12 +61,10 @@ def build(handlers: Handlers, uploads: Uploads | None) -> Tab:
             _html(view.upload(uploads.limits, uploads.allowed, KINDS), "corpus-upload")
             views["build"] = _html("", "corpus-build")
             views["form"] = _html(view.form(corpus), "corpus-form")
-            views["list"] = _html(view.listing(corpus, first, found(corpus, first)), "corpus-list")
+            views["list"] = _html(view.unread(corpus), "corpus-list")
         with gr.Column(scale=1, min_width=0, elem_id="corpus-main"):
-            facts = [(n, triple) for n, triple in enumerate(corpus.triples) if triple.page_id == first.page]
-            views["page"] = _html(view.page(corpus, first, facts), "corpus-page")
-    wires = {name: _html("", f"corpus-wire-{name.lower()}", name) for name in WIRES}
-    return Tab(desk, views, wires)
+            views["page"] = _html("", "corpus-page")
+    return Tab(desk, views)
 
 
 def _closed() -> Uploads:
@@ -77,7 +74,7 @@ def _closed() -> Uploads:
 
 def wire(tab: Tab, top: Top, told: gr.HTML, compared: list[Any], explore: Explore) -> None:
     """What the tab's events do to the whole page."""
-    desk, wires = tab.desk, tab.wires
+    desk, wires = tab.desk, top.wires
     desk.examples = tuple(explore.examples)
     desk.handlers.left = desk.leave
     if desk.handlers.desk is not None:

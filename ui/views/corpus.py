@@ -222,6 +222,12 @@ def listing(corpus: Corpus, browse: Browse, found: Sequence[str]) -> str:
     )
 
 
+def unread(corpus: Corpus) -> str:
+    """In place of the list until somebody opens the tab: most visitors never do, and its pictures weigh more than all the rest."""
+    first = json.dumps({"page": next(iter(corpus.pages), "")})
+    return f'<section class="fb-card" data-unread="{esc(first)}"><p class="fb-empty">{esc(words.CORPUS_OPENS)}</p></section>'
+
+
 def _to(browse: Browse) -> str:
     """The attribute of a button that leads there."""
     given = {field: value for field, value in asdict(browse).items() if value}
@@ -308,8 +314,13 @@ def _row(corpus: Corpus, browse: Browse, item: Chunk | Crop, said: str, picture:
     page = corpus.pages[item.page_id]
     return (
         f'<li><button type="button" {_to(replace(browse, page=page.id))}{_current(browse, page.id)}>{picture}<span>'
-        f'<b>{bdi(page_label(page, corpus))}</b><span dir="auto">{said}</span></span></button></li>'
+        f'<b>{bdi(_short_label(page, corpus))}</b><span dir="auto">{said}</span></span></button></li>'
     )
+
+
+def _short_label(page: Page, corpus: Corpus) -> str:
+    title = shorten(short_title(page.document, corpus), 90)
+    return title if page.document == page.id else f"{title}, p. {page.number}"
 
 
 # --- a page ----------------------------------------------------------------------------------------------------------
