@@ -269,17 +269,18 @@ def evaluate(
     if run.corpus_id != corpus.id:
         raise CorpusError(f"Run {run.id} is of the corpus {run.corpus_id}, and {corpus.id} is open; open that one.")
     with store.running(run.id):
-        finished = store.finished(run.id)
+        finished, before = store.finished(run.id), run.note.splitlines()
+        store.note(run.id, _note(plan, corpus, before))
         sitting = _Sitting(plan, store, corpus, access, stopped, run.id, budget_usd)
         notes = sitting.work(
             [job for job in plan.jobs() if job.key not in finished], len(finished), progress, limits or {}
         )
-        store.note(run.id, _note(plan, corpus, [line for line in run.note.split("\n") if line], notes))
+        store.note(run.id, _note(plan, corpus, (*before, *notes)))
     return store.run(run.id)
 
 
-def _note(plan: Plan, corpus: Corpus, before: Sequence[str], found: Sequence[str]) -> str:
-    """What a reader must know, one sentence a line."""
+def _note(plan: Plan, corpus: Corpus, found: Sequence[str]) -> str:
+    """What a reader must know, one sentence a line; ``found`` is what retrieval had to say."""
     strange = sum(_strange(question, corpus) for question in plan.questions)
     lines = [
         "The gate goes by the question's type, as in the study."
@@ -290,7 +291,6 @@ def _note(plan: Plan, corpus: Corpus, before: Sequence[str], found: Sequence[str
             if strange
             else []
         ),
-        *before,
         *found,
     ]
     return "\n".join(dict.fromkeys(lines))

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from rag.errors import CorpusError, GeneratorError, UsageError
-from rag.evaluate.questions import Question, load_questions
+from rag.evaluate.questions import Question, load_questions, locate
 from rag.evaluate.runner import CostEstimate, Plan, RunProgress, check_budget, estimate_cost, evaluate, judge_run
-from rag.evaluate.store import Store
+from rag.evaluate.store import Store, question_id
 from rag.generators.registry import GENERATORS
 from rag.pipeline import ask
 from rag.settings import ASSETS
@@ -122,6 +122,11 @@ def test_results_are_the_same_in_any_order_and_at_any_concurrency(store, demo):
 
     one, two = (sorted(map(timeless, store.results(run.id)), key=key) for run in (straight, other))
     assert len(one) == 4 * len(chosen) and one == two
+    # The deeper ranking begins with the one that was shown.
+    asked = {question_id(question): question for question in chosen}
+    for result in store.results(straight.id):
+        shown = locate(asked[result.question_id], store.trace(result), demo)
+        assert all(gold.rank in (None, rank) for gold, rank in zip(shown, result.ranks, strict=True))
 
 
 def test_a_failed_call_is_never_scored_and_made_again_on_resume(store, small):
