@@ -40,28 +40,31 @@ def in_order(
     read: Read = read_task,
 ) -> Generator[tuple[Item, Rows | str], None, None]:
     """Every item with its rows, or with the sentence that says why there are none, in order; what is rows already goes
-    through. ``seconds`` is the time for one page. ``look`` is called several times a second; what it raises ends the work.
-
-    Raises:
-        DocumentError: no process for reading pages can be started.
-    """
+    through. ``seconds`` is the time for one page. ``look`` is called several times a second; what it raises ends the work."""
     source, pending = iter(items), deque[Item]()
     while True:
         with _pool(workers) as pool:
-            done = 0
             try:
-                for item, result in _ahead(
-                    pool, chain(tuple(pending), _noted(source, pending)), workers, seconds, look, read
-                ):
+                ahead = _ahead(pool, chain(tuple(pending), _noted(source, pending)), workers, seconds, look, read)
+                for item, result in ahead:
                     yield item, result
                     pending.popleft()
-                    done += 1
                 return
-            except BrokenProcessPool as error:
-                if not done:
-                    raise DocumentError(
-                        "The processes that read pages end at once; is there memory for them?"
-                    ) from error
+            except BrokenProcessPool:  # a process died that fast that nobody knows over which page
+                pass
+        if pending:
+            yield pending[0], _alone(pending.popleft(), seconds, read)
+
+
+def _alone(item: Item, seconds: int | None, read: Read) -> Rows | str:
+    """The item in a pool of its own, so that it is known what a death is due to."""
+    if isinstance(item, Rows):
+        return item
+    with _pool(1) as pool:
+        try:
+            return _result(_scheduled(pool, read, item, seconds), item, seconds)
+        except BrokenProcessPool:
+            return _died(item)
 
 
 def mapped(
@@ -74,16 +77,16 @@ def mapped(
     """
     source = iter(items)
     with _pool(workers) as pool:
-        waiting = deque(pool.schedule(function, (item,)) for item in islice(source, 2 * workers))
+        waiting = deque(_scheduled(pool, function, item) for item in islice(source, 2 * workers))
         while waiting:
             future = waiting.popleft()
             while not wait((future,), _LOOK_SECONDS).done:
                 look()
             try:
                 result = future.result()
+                waiting.extend(_scheduled(pool, function, item) for item in islice(source, 1))
             except (ProcessExpired, BrokenProcessPool) as error:
                 raise DocumentError(f"A process that was at work ended ({error}); is there memory for it?") from error
-            waiting.extend(pool.schedule(function, (item,)) for item in islice(source, 1))
             yield result
 
 
@@ -100,7 +103,7 @@ def _ahead(
 
     def hand_out(count: int) -> None:
         for item in islice(items, count):
-            task = pool.schedule(read, (item,), timeout=seconds) if isinstance(item, PageTask) else None
+            task = _scheduled(pool, read, item, seconds) if isinstance(item, PageTask) else None
             waiting.append((item, task))
 
     hand_out(AHEAD * workers)
@@ -127,7 +130,19 @@ def _result(future: Future[Rows | str], item: Item, seconds: int | None) -> Rows
         limit = VARIABLES["page_seconds"]
         return f"page {item.number} of {item.document} took longer than {seconds} s and was left out ({limit})."
     except ProcessExpired:
-        return f"page {item.number} of {item.document} could not be read (its reader died) and was left out."
+        return _died(item)
+
+
+def _died(item: PageTask) -> str:
+    return f"page {item.number} of {item.document} could not be read (its reader died) and was left out."
+
+
+def _scheduled(pool: ProcessPool, function: Callable[[T], R], item: T, seconds: int | None = None) -> Future[R]:
+    try:
+        future: Future[R] = pool.schedule(function, (item,), timeout=seconds)
+    except RuntimeError as error:  # the pool's word for the same
+        raise BrokenProcessPool(str(error)) from error
+    return future
 
 
 @contextmanager
