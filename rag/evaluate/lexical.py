@@ -48,13 +48,25 @@ _OPPOSITES = tuple(
     (frozenset(map(stem, one.split())), frozenset(map(stem, other.split())))
     for one, other in (
         ("increase increased rise rises rose higher more", "decrease decreased fall falls fell lower less fewer reduction"),
-        ("longer", "shorter"), ("larger", "smaller"), ("before", "after"), ("earlier", "later"), ("above", "below"), ("left", "right"),
+        ("longer", "shorter"), ("larger", "smaller"), ("largest highest greatest", "smallest lowest"), ("longest tallest", "shortest"),
+        ("oldest", "youngest"), ("before", "after"), ("earlier", "later"), ("above", "below"), ("left", "right"),
         ("positive", "negative"), ("female females women woman", "male males men man"),
     )
 )  # fmt: skip
 _PLAIN = re.compile(r"\byes\b|\bno\b(?=\s*(?:$|[.,;:!]))")
-_WHO = re.compile(r"\bwho(?:m|se)?\b", re.I)
-_PERSON = re.compile(r"(?:[A-Z][\w.'’-]*\s+){1,3}[A-Z][\w'’-]+")
+_WHO = re.compile(
+    r"\bwho(?:m|se)?\b|\b(?:which|what)\b[^,?]*\b(?:author|writer|player|director|filmmaker|actor|actress|singer|composer|character|"
+    r"scientist|statistician|physician|researcher)\b",
+    re.I,
+)
+_WHERE = re.compile(r"\bwhere\b|\b(?:which|what) (?:city|town|place|country|state|county|region)\b", re.I)
+_PLACE = re.compile(r"[A-Z][\w' -]+, [A-Z][\w' -]+")
+_PERSON = re.compile(r"(?:[A-Z][\w.'’-]*\s+){1,4}[A-Z][\w'’-]+")
+_BODY = re.compile(
+    r"\b(?:association|band|clinic|club|company|corporation|entertainment|group|inc|institute|society|survey|university)\b",
+    re.I,
+)
+"""What a name of the form of a person's may be instead."""
 
 
 def abstains(answer: str) -> bool:
@@ -156,22 +168,37 @@ class _Answer:
 
 def _places(part: str, said: _Answer, question: str) -> Iterator[int]:
     """Where in the answer a part of the reference is given."""
+    if _WHERE.search(question) and _PLACE.fullmatch(part):
+        part = part.partition(",")[0]  # "Istanbul, Turkey"
     bare = normalised(_ASIDE.sub("", part) or part)
     every, known = quantities(bare), {q.value for q in quantities(normalised(question))}
     names = _telling(bare, every, question)
     # A number of the question tells nothing, unless nothing else does.
     wanted = tuple(q for q in every if q.value not in known) or (() if names else every)
-    if not wanted and (short := _ABBREVIATION.search(part)):
-        yield from _word_places([[stem(t.text) for t in tokens(short[1])]], said, short[1])
+    for short in () if wanted else (*_ABBREVIATION.findall(part), _initials(part)):
+        if short:
+            yield from _word_places([[t.stem for t in tokens(short)]], said, short)
     if wanted:
         if len(names) < 3 or _share(names, said) >= WORDS_PRESENT:
             yield from _number_places(bare, wanted, said)
-    elif _WHO.search(question) and _PERSON.fullmatch(part):
-        yield from _word_places([[names[-1]]], said, bare)
+    elif _is_person(part, question):
+        yield from _word_places([[tokens(part)[-1].stem]], said, bare)
     else:
         named = [s for s in names if s in _proper(part)]
         if not named or _share(named, said) >= _needed(named):
             yield from _word_places(_items(bare, names), said, bare)
+
+
+def _is_person(part: str, question: str) -> bool:
+    """Whether a part is a person's name, of which the last word will do."""
+    plain = part.replace('"', "")
+    return bool(_WHO.search(question) and _PERSON.fullmatch(plain) and not _BODY.search(plain))
+
+
+def _initials(part: str) -> str:
+    """NBC for "National Broadcasting Company"; empty where there are fewer than three words or one without a capital."""
+    words = [t.text for t in tokens(part) if t.stem not in STOP_STEMS]
+    return "".join(word[0] for word in words) if len(words) >= 3 and all(word[0].isupper() for word in words) else ""
 
 
 def _number_places(bare: str, wanted: tuple[Quantity, ...], said: _Answer) -> Iterator[int]:

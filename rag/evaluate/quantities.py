@@ -82,6 +82,8 @@ _FRACTIONS = tuple(
     for name, below in (("half", 2), ("third", 3), ("thirds", 3), ("quarter", 4), ("quarters", 4))
     if name in names
 )  # fmt: skip
+_SCALES = {"thousand": "e3", "million": "e6", "billion": "e9"}
+_SCALED = re.compile(rf"(\d) ({'|'.join(_SCALES)})\b")
 _ARTICLE = re.compile(r"\b(?:an?|one) (?=(?:hour|day|week|month|year|decade)\b)")
 
 ROUNDED = 0.05
@@ -117,6 +119,7 @@ def normalised(text: str) -> str:
 
     text = fold(text)
     text = re.sub(r"\bnone\b", "0", text)
+    text = _SCALED.sub(lambda match: match[1] + _SCALES[match[2]], text)
     for words, digits in _FRACTIONS:
         text = words.sub(digits, text)
     digits = str(alpha2digit(_ARTICLE.sub("1 ", text), "en", threshold=0))

@@ -44,6 +44,9 @@ RULES = [
     ("Which covariates?", "age and tumor grading", ["the tumor grading and age"], ["age", "age and tumor size"]),
     ("Which method?", "the Efron approximation", ["Efron's approximation"], ["the Breslow approximation"]),
     ("Which change?", "2.5-fold increase", ["2.5 times higher"], ["2.5-fold decrease"]),
+    ("In what city?", "Istanbul, Turkey", ["Istanbul"], ["Ankara, Turkey"]),
+    ("Which network?", "National Broadcasting Company", ["NBC"], ["CBS"]),
+    ("Which amount?", "$10.5 million", ["$10,500,000", "10.5 million dollars"], ["$10.5 billion", "10.5"]),
     ("Is it needed?", "no", ["No.", "It is not needed."], ["Yes.", "It is needed."]),
     ("Are both plants?", "yes", ["Yes.", "The answer is yes.", "Both are plants."], ["No", "They are not.", "Istanbul, Turkey"]),
     ("Which tool?", "Support Vector Machine (SVM)", ["SVM", "a support vector machine"], ["random forests"]),
@@ -113,13 +116,14 @@ def test_agreement_with_the_pairs_on_the_demo_questions() -> None:
     assert share >= 0.97 and kappa >= 0.94
 
 
-def test_agreement_with_the_pairs_on_the_studys_questions() -> None:
+def test_agreement_with_the_pairs_on_other_questions() -> None:
     pairs = json.loads((DATA / "answer_pairs_study.json").read_text("utf-8"))
-    if not (STUDY / "questions_publaynet_text.json").is_file():
-        pytest.skip("the study's question files are not beside this checkout")
-    sets = {name: load_questions(STUDY / f"{name}.json") for name in {pair["file"] for pair in pairs}}
+    files = {file.stem: file for file in STUDY.parent.glob("*/questions_*.json")}
+    if missing := {pair["file"] for pair in pairs} - files.keys():
+        pytest.skip(f"{', '.join(sorted(missing))} are not beside this checkout")
+    sets = {name: load_questions(files[name]) for name in {pair["file"] for pair in pairs}}
     asked = [sets[pair["file"]][pair["entry"]] for pair in pairs]
     verdicts = [agrees(q.q, q.answer, pair["answer"]) for q, pair in zip(asked, pairs, strict=True)]
     share, kappa = agreement([pair["correct"] for pair in pairs], verdicts)
-    print(f"study: agreement {share:.3f}, kappa {kappa:.3f}, n = {len(pairs)}")
+    print(f"elsewhere: agreement {share:.3f}, kappa {kappa:.3f}, n = {len(pairs)}")
     assert share >= 0.96 and kappa >= 0.92
