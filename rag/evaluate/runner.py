@@ -507,7 +507,10 @@ def judge_run(
             else:
                 store.judged(result, {judge.name: verdicts})
 
-    with ThreadPoolExecutor(at_once, thread_name_prefix="judge") as pool:
+    pool = ThreadPoolExecutor(at_once, thread_name_prefix="judge")
+    try:
         for done, _ in enumerate(pool.map(one, todo), start=1):
             progress(done, len(todo))
+    finally:
+        pool.shutdown(cancel_futures=True)
     return tuple(reasons)

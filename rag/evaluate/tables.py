@@ -128,7 +128,7 @@ def ablation(results: Iterable[Result], judge: str | Sequence[str] | None = None
     """Table II: accuracy, faithfulness and relevancy of every generator, system and question type, with n and intervals.
 
     Args:
-        results: of one run, or of several.
+        results: of one run; those of several would count a question as often as it was asked.
         judge: one judge, or several of which each metric takes the first that gives it; the offline ones if not given.
 
     Returns:
