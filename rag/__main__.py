@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rag.evaluate.questions import Question
     from rag.evaluate.runner import Plan
     from rag.evaluate.store import Store
+    from rag.ingest.models import Models
 
 
 def parser() -> argparse.ArgumentParser:
@@ -103,6 +104,19 @@ def _add_ingest(p: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="take these triples (JSON lines by chunk MD5) instead of extracting",
     )
+    p.add_argument(
+        "--captioner", default="", metavar="GENERATOR",
+        help="have every figure and table captioned by a generator that sees, besides the author's caption",
+    )  # fmt: skip
+    p.add_argument(
+        "--triple-extractor", default="", metavar="GENERATOR",
+        help="have the triples extracted by a generator, as in the study, instead of by grammar",
+    )  # fmt: skip
+    p.add_argument(
+        "--budget-usd", type=float, default=0.0, metavar="USD",
+        help="ask these generators if it costs at most so much (default: only if free)",
+    )  # fmt: skip
+    p.add_argument("--yes", action="store_true", help="ask them whatever it costs")
     p.add_argument("--encoder", default="", help="text encoder of the index (default: the embedded one)")
     p.add_argument("--workers", type=int, help="processes that read pages (default: one per core)")
     p.add_argument("--overwrite", action="store_true", help="replace an existing corpus in --out")
@@ -201,6 +215,7 @@ def run_ingest(args: argparse.Namespace) -> int:
         value = getattr(args, option)
         if value is not None and value < 1:
             raise UsageError(f"--{option} is {value}; it must be at least 1.")
+    models = _models(args)
     signal.signal(signal.SIGTERM, _terminate)
     report = ingest(
         args.sources,
@@ -211,14 +226,28 @@ def run_ingest(args: argparse.Namespace) -> int:
         languages=args.languages,
         limits=limits_from_env(os.environ, Limits()),
         triples_file=args.triples,
+        models=models,
         workers=args.workers,
         encoder=text_encoder(args.encoder) if args.encoder else None,
         overwrite=args.overwrite,
-        resume=args.resume,
+        # What was paid for is not lost: with models a run can always be gone on with.
+        resume=args.resume or models is not None,
         progress=lambda line: print(line, file=sys.stderr, flush=True),
     )
     print(report.summary(), file=sys.stderr)
     return 0
+
+
+def _models(args: argparse.Namespace) -> Models | None:
+    from rag.generators.registry import generator_named
+    from rag.ingest.models import Models
+
+    if not 0 <= args.budget_usd < float("inf"):
+        raise UsageError(f"--budget-usd is {args.budget_usd}; give an amount in USD such as 0.50.")
+    captioner, extractor = (generator_named(n) if n else None for n in (args.captioner, args.triple_extractor))
+    if captioner is None and extractor is None:
+        return None
+    return Models(Settings.from_env().cache, captioner, extractor, None if args.yes else args.budget_usd)
 
 
 def run_corpus(args: argparse.Namespace) -> int:

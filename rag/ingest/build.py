@@ -20,6 +20,7 @@ from rag import corpus_files as files
 from rag.corpus import TOOLS, save_corpus
 from rag.errors import DocumentError, Stopped, UsageError
 from rag.ingest.limits import Limits
+from rag.ingest.models import Models, consulted
 from rag.ingest.pages import PageTask, Rows
 from rag.ingest.report import PageReport, Report
 from rag.ingest.sources import Kind, Plan, Source, find_sources
@@ -45,6 +46,7 @@ def ingest(
     languages: str = "eng",
     limits: Limits | None = None,
     triples_file: Path | str | None = None,
+    models: Models | None = None,
     workers: int | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -59,13 +61,15 @@ def ingest(
         when all is done. kind: what the files are; ``auto`` goes by the suffix. name: name of the corpus; by default
         that of the folder. limit: at most this many pages in all. languages: what OCR reads, in Tesseract's names
         (``eng+deu``). limits: what is refused. triples_file: JSON lines of ``chunk_md5`` and ``triples``, taken instead of
-        extracting. workers: processes that read pages; by default one a core, two at most. overwrite: replace a corpus
-        that is in ``out``. resume: go on where a run with the same sources and options was cut off, if there is one, and
-        keep what is finished should this one be. encoder: text encoder of the index; by default the embedded one.
-        progress: told of every step. stopped: asked several times a second while pages are read, and between steps.
+        extracting. models: who captions the crops, and extracts the triples instead of the grammar, and for how much.
+        workers: processes that read pages; by default one a core, two at most. overwrite: replace a corpus that is in
+        ``out``. resume: go on where a run with the same sources and options was cut off, if there is one, and keep what
+        is finished should this one be. encoder: text encoder of the index; by default the embedded one. progress: told of
+        every step. stopped: asked several times a second while pages are read, and between steps.
 
     Raises:
-        UsageError: a source does not exist or is of no known kind; ``out`` can't be written.
+        UsageError: a source does not exist or is of no known kind; ``out`` can't be written; models would cost too much.
+        GeneratorError: a model can't be asked.
         DocumentError: nothing could be read from any source; gives the reasons.
         CorpusError: ``out`` is taken.
         OcrUnavailable: ``languages`` are others than ``eng`` and not installed.
@@ -74,6 +78,10 @@ def ingest(
     if workers is not None and workers < 1:
         raise UsageError(f"{workers} workers can't read anything; give at least 1.")
     limits = limits or Limits()
+    if models is not None:
+        models.check()
+        if models.extractor is not None and triples_file is not None:
+            raise UsageError("Triples come from a file or from a model; leave out --triples or --triple-extractor.")
     if languages != "eng":  # a wrong word would else be met at every page; where all is well, nothing need be installed
         from rag.ingest.ocr import check_languages
 
@@ -99,19 +107,26 @@ def ingest(
         if not report.counts["chunks"]:
             reasons = " ".join([*report.refused, *report.notes][:5])
             raise DocumentError(f"No text could be read from {', '.join(str(s) for s in sources)}. {reasons}".rstrip())
-        report.counts["triples"] = _find_triples(folder, triples_file, report.counts, processes, tell, look)
-        save_corpus(
-            out,
-            name=name or out.name,
-            kind="+".join(sorted({source.kind for source in found})),
-            documents=tuple(plan.documents.values()),
-            words=files.read_words(folder),
-            images=folder,
-            encoder=encoder,
-            overwrite=overwrite,
-            progress=tell,
-            **{table: files.read_table(folder, table) for table in files.TABLES},
-        )
+        with consulted(models, folder, tell, look, report.notes.append) as answers:
+            report.counts["triples"] = (
+                answers.write_triples()
+                if models is not None and models.extractor is not None
+                else _find_triples(folder, triples_file, report.counts, processes, tell, look)
+            )
+            tables = {table: files.read_table(folder, table) for table in files.TABLES}
+            save_corpus(
+                out,
+                name=name or out.name,
+                kind="+".join(sorted({source.kind for source in found})),
+                documents=tuple(plan.documents.values()),
+                words=files.read_words(folder),
+                images=folder,
+                encoder=encoder,
+                overwrite=overwrite,
+                progress=tell,
+                **tables | {"crops": answers.captioned(tables["crops"])},
+            )
+            report.uncaptioned = answers.bare
     return report
 
 

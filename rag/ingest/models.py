@@ -284,12 +284,14 @@ class Tally:
 class Answers:
     """The models' replies about one corpus in the making.
 
-    ``bare`` counts the crops given out so far without any caption, ``dropped`` entries of replies that are no triples.
+    ``bare`` counts the crops given out so far without any caption, ``dropped`` entries of replies that are no triples; ``note``
+    is told in a sentence what could not be had.
     """
 
     models: Models
     folder: Path
     replies: Replies | None
+    note: Callable[[str], None]
     bare: int = field(default=0, init=False)
     dropped: int = field(default=0, init=False)
 
@@ -314,6 +316,16 @@ class Answers:
             self.dropped += dropped
             for parts in found:
                 yield Triple(*parts, chunk_id=chunk.id, page_id=chunk.page_id, origin=spec.name)
+
+    def write_triples(self) -> int:
+        """Write the table of triples and give their number; nothing of the grammar's stays in it, nor in its journal."""
+        (self.folder / "triples.journal").unlink(missing_ok=True)
+        count = files.write_table(self.folder, "triples", self.triples(files.read_table(self.folder, "chunks")))
+        if self.dropped:
+            self.note(
+                f"{self.dropped:,} entries of the replies for triples were left out: they are no triples of short texts."
+            )
+        return count
 
     def _reply(self, task: Task, spec: GeneratorSpec, digest: str) -> str:
         assert self.replies is not None
@@ -417,10 +429,10 @@ def consulted(
         GeneratorError: call after call failed.
     """
     if models is None or not models.tasks:
-        yield Answers(models or Models(), folder, None)
+        yield Answers(models or Models(), folder, None, note)
         return
     with closing(Replies(models.cache)) as replies:
-        answers = Answers(models, folder, replies)
+        answers = Answers(models, folder, replies, note)
         costs = [answers.cost(task, spec) for task, spec in models.tasks]
         for (task, _), cost in zip(models.tasks, costs, strict=True):
             tell(Progress(task.name, 0, cost.calls, cost.line))

@@ -24,13 +24,15 @@ class PageReport:
 @dataclass(slots=True)
 class Report:
     """What went in and what did not. ``refused`` names files, lines and pages that were left out, with the reason;
-    ``notes`` names pages that went in with something missing; ``pages`` has all pages in order."""
+    ``notes`` names pages that went in with something missing; ``pages`` has all pages in order;
+    ``uncaptioned`` counts figures and tables that neither the page nor a model gave a caption."""
 
     folder: Path
     counts: dict[str, int] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     pages: list[PageReport] = field(default_factory=list)
+    uncaptioned: int = 0
 
     def add(self, page: PageReport) -> None:
         """Take a page in, under its status."""
@@ -52,6 +54,7 @@ class Report:
         lines += (
             [", ".join(f"{count:,} pages {what}" for count, what in said if count)] if any(c for c, _ in said) else []
         )
+        lines += [f"{self.uncaptioned:,} figures and tables without a caption"] if self.uncaptioned else []
         lines += [f"left out: {reason}" for reason in self.refused]
         lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
