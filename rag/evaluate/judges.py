@@ -3,8 +3,8 @@
 Three judges ask nobody: ``lexical`` (accuracy), ``grounded`` (faithfulness) and ``similar`` (relevancy). A ``ModelJudge`` asks language
 models, by default the study's: DeepSeek-Chat, and Claude Haiku 4.5 for faithfulness where pixels were sent. No judge is a generator of
 the run it judges. A verdict that can't be parsed is ``None``: it counts 0 and is counted; a judge that can't be asked raises, so that it is
-asked again. Of an unanswerable question the right answer is the abstention; of any other an abstention is wrong, supported by nothing
-and answers nothing, which is how the study's text-only systems come to 0 on figure questions in all three.
+asked again. Of an unanswerable question the right answer is the abstention. On any other an abstention is
+wrong, supported by nothing and answers nothing: in the study, too, text-only systems have accuracy and faithfulness 0 on figure questions.
 """
 
 from __future__ import annotations
@@ -171,17 +171,16 @@ _RULES = (
 _TASKS: Mapping[Metric, str] = {
     "accuracy": (
         "Does the answer say the same as the reference answer? Other wording, rounding and equivalent units are fine; every part "
-        "of the reference must be there. If the reference says that the documents do not hold the answer, an answer that says so "
-        "is right; otherwise an answer that says so is wrong."
+        "of the reference must be there."
     ),
-    "faithfulness": (
-        "Is everything the answer states supported by the evidence, text and images alike? An answer that only says that the "
-        "evidence does not hold what was asked for is supported if that is true."
-    ),
-    "relevancy": (
-        "Does the answer address the question, whether or not it is right? An answer that only says that it can't answer does not."
-    ),
+    "faithfulness": "Is everything the answer states supported by the evidence, text and images alike?",
+    "relevancy": "Does the answer address the question, whether or not it is right?",
 }
+_ABSTAINING = {
+    True: "The documents do not hold the answer: if the answer says just that, reply yes.",
+    False: "If the answer only says that it can't answer, reply no.",
+}
+"""Whether the question is unanswerable -> what an abstention is worth; the same for every metric and judge."""
 _VERDICTS = {"yes": True, "no": False}
 _DRESSING = " \t\n\"'`*."
 
@@ -223,7 +222,7 @@ class ModelJudge:
         """
         if trace.generator in GENERATORS:
             self.refuse((GENERATORS[trace.generator],))
-        images = trace.prompt.images if trace.prompt else ()
+        images, no_answer = trace.prompt.images if trace.prompt else (), unanswerable(reference, trace)
         material = {
             "accuracy": [("question", question), ("reference answer", reference), ("answer", answer)],
             "faithfulness": [("question", question), ("evidence", evidence_text(trace)), ("answer", answer)],
@@ -234,7 +233,7 @@ class ModelJudge:
             looked_at = images if metric == "faithfulness" else ()
             model = self.pixels if looked_at else self.text
             if model is not None:
-                found[metric] = self._ask(model, judging_prompt(metric, material[metric], looked_at))
+                found[metric] = self._ask(model, judging_prompt(metric, material[metric], looked_at, no_answer))
         return found
 
     def refuse(self, generators: Iterable[GeneratorSpec]) -> None:
@@ -266,14 +265,16 @@ def parse_verdict(reply: str) -> bool | None:
     return _VERDICTS.get(reply.strip(_DRESSING).casefold())
 
 
-def judging_prompt(metric: Metric, material: Sequence[tuple[str, str]], images: Sequence[PromptImage] = ()) -> Prompt:
+def judging_prompt(
+    metric: Metric, material: Sequence[tuple[str, str]], images: Sequence[PromptImage], no_answer: bool
+) -> Prompt:
     """What a model is asked: the rules, the material between marks that it can't forge, the images, and the task last."""
     segments = [Segment("instruction", _RULES)]
     segments += [Segment("text", _marked(name, text)) for name, text in material]
     for image in images:
         segments.append(Segment("text", f"Image {image.tag} of the evidence:\n", image.tag, image.crop_id))
         segments.append(Segment("image", image.file, image.tag, image.crop_id))
-    segments.append(Segment("question", f"{_TASKS[metric]} Reply yes or no.\n"))
+    segments.append(Segment("question", f"{_TASKS[metric]} {_ABSTAINING[no_answer]} Reply yes or no.\n"))
     user = "".join(s.text for s in segments if s.kind not in ("instruction", "image"))
     return Prompt((Message("system", _RULES), Message("user", user)), tuple(segments), {}, tuple(images))
 
