@@ -19,6 +19,10 @@ FUSEBOX_BUDGET_USD_DAY      most that all may spend on them in one day (UTC)    
 FUSEBOX_CORPORA             further corpus folders to choose from in the page, separated    (none)
                             as in PATH
 FUSEBOX_CACHE               folder that keeps what models replied in ingestion, by digest   ~/.cache/fusebox
+FUSEBOX_EVALUATE            1 or 0: may evaluation runs be started from the page; everybody 1 where the page
+                            who opens it sees them                                          is for this machine
+                                                                                            alone, else 0
+FUSEBOX_RUNS                folder of the evaluation runs that the page shows and starts    build/runs
 FUSEBOX_UPLOADS             1 or 0: may visitors add documents of their own, and have the   1
                             page build missing indices
 FUSEBOX_MAX_FILES           most files a visitor's corpus is made from                      20
@@ -44,6 +48,8 @@ from rag.ingest.limits import UPLOADS, VARIABLES, Limits
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 DEMO_CORPUS = ASSETS / "corpora" / "demo"
+RUNS_FOLDER = ASSETS.parent / "build" / "runs"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,8 @@ class Settings:
     uploads: Limits = UPLOADS
     take_uploads: bool = True
     corpora: tuple[Path, ...] = ()
+    evaluate: bool = True
+    runs: Path = RUNS_FOLDER
     cache: Path = Path("~/.cache/fusebox")
 
     @classmethod
@@ -75,10 +83,11 @@ class Settings:
         """
         env = os.environ if env is None else env
         default = cls()
+        host = env.get("FUSEBOX_HOST") or env.get("GRADIO_SERVER_NAME") or default.host
         port_name = "FUSEBOX_PORT" if "FUSEBOX_PORT" in env else "GRADIO_SERVER_PORT"
         return cls(
             corpus=Path(env.get("FUSEBOX_CORPUS") or default.corpus),
-            host=env.get("FUSEBOX_HOST") or env.get("GRADIO_SERVER_NAME") or default.host,
+            host=host,
             port=_whole_number(env, port_name, default.port, 1, 65535),
             text_encoder=env.get("FUSEBOX_TEXT_ENCODER", ""),
             clip_pretrained=env.get("FUSEBOX_CLIP_PRETRAINED") or default.clip_pretrained,
@@ -91,6 +100,8 @@ class Settings:
             uploads=limits_from_env(env, default.uploads),
             take_uploads=_whole_number(env, "FUSEBOX_UPLOADS", 1, 0, 1) == 1,
             corpora=tuple(Path(part) for part in env.get("FUSEBOX_CORPORA", "").split(os.pathsep) if part),
+            evaluate=_whole_number(env, "FUSEBOX_EVALUATE", int(host in LOOPBACK), 0, 1) == 1,
+            runs=Path(env.get("FUSEBOX_RUNS") or default.runs),
             cache=_cache(env) or default.cache,
         )
 

@@ -17,12 +17,12 @@ from rag.generators.access import Access
 from rag.generators.registry import GENERATORS, GeneratorSpec
 from rag.keys import SessionKeys
 from rag.settings import Settings
-from ui import api, frame, theme
+from ui import api, charts_route, frame, theme
 from ui import text as words
 from ui.handlers import Handlers
 from ui.keydesk import KeyDesk
 from ui.shelf import Shelf
-from ui.tabs import about, compare, explore
+from ui.tabs import ablation, about, compare, explore
 from ui.tabs import corpus as corpus_tab
 from ui.uploads import Uploads
 
@@ -62,6 +62,8 @@ def build(handlers: Handlers, settings: Settings, uploads: Uploads | None = None
                 explored = explore.build(handlers, specs, settings.concurrency, page)
             with gr.Tab("Compare", id="compare"):
                 compared = compare.build(handlers, specs, settings.concurrency, explored)
+            with gr.Tab("Ablation", id="ablation") as measured:
+                ablation.build(handlers, specs, settings, explored, measured)
             with gr.Tab("Corpus", id="corpus"):
                 browsed = corpus_tab.build(handlers, uploads)
             with gr.Tab("About", id="about"):
@@ -76,6 +78,7 @@ def launch_options(settings: Settings, desk: KeyDesk, uploads: Uploads | None = 
     served."""
     routes = [
         frame.route(),
+        charts_route.route(),
         NO_UPLOADS,
         *([desk.route()] if desk.open else []),
         *([uploads.route()] if uploads else []),

@@ -320,3 +320,26 @@ BUILT_NEXT = "Explore and Compare use them from now on."
 BUILT_ASK = "Ask a question about them"
 PER_PAGE = "Page by page"
 OWN_REMOVED = "Your documents were deleted."
+
+ABLATION_NOTHING = "Nothing is chosen that could be compared: choose the study's figures or a complete run, or take filters away."
+ABLATION_LEGEND = (
+    "The study's figures are hatched or open, those of runs filled. Intervals are 95% bootstrap intervals; those of the study follow from "
+    "its shares and n. Click a cell or bar of a run for its questions."
+)
+ABLATION_RUNNING = "In no comparison until it is complete."
+ABLATION_INCOMPLETE = "Kept out of all comparisons: calls that failed or were not made are no wrong answers."
+ABLATION_PUBLISHED = "The study publishes shares and not its single answers; click a cell of a run."
+ABLATION_START = "Start"
+ABLATION_START_PAID = "Start for ≈ {about}"
+ABLATION_ESTIMATED = "{line} Nothing has been asked yet: press the button again to start."
+ABLATION_ESTIMATING = "Working out from real prompts what this would cost …"
+ABLATION_OVER_CAP = "Not started: {line} That is above the cap of ${cap:.2f}; raise the cap, or choose less."
+ABLATION_NO_PRICE = "Not started: {line} Name their prices in the file of FUSEBOX_ENDPOINTS, or choose others."
+ABLATION_BUSY = "A run is going on already; stop it, or wait until it is done."
+ABLATION_CLOSED = "Runs can't be started here: the operator switched them off (FUSEBOX_EVALUATE)."
+ABLATION_OWN = (
+    "A run is kept for everybody who opens this page, so it is never about your own documents; choose another corpus at the top, or run "
+    "python -m rag evaluate."
+)
+ABLATION_DONE = "{label} is complete: {done:,} results, shown below."
+ABLATION_LEFT = "{label} is incomplete: {done:,} of {planned:,} done, {failed:,} failed. Resume it in the list above. {why}"

@@ -1,0 +1,141 @@
+// The Ablation tab: charts are drawn when they come into sight, in the colours of the day or the night, and go out as PNG or SVG. plotly.js comes
+// from this server with the first chart; nothing else is fetched.
+"use strict";
+(() => {
+  const fusebox = window.fusebox;
+  const drawn = new Set();
+
+  let library;
+  function plotly() {
+    library ??= new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = new URL("fusebox/plotly.js", document.baseURI).href;
+      script.onload = () => resolve(window.Plotly);
+      script.onerror = () => { library = undefined; reject(new Error("plotly.js could not be loaded")); };
+      document.head.append(script);
+    });
+    return library;
+  }
+
+  // --- colours: figures name the page's CSS variables ----------------------------------------------------------------
+  const NAME = /^var\((--fb-[\w-]+)\)$/;
+  function coloured(value, style) {
+    if (typeof value === "string") {
+      const found = NAME.exec(value);
+      return found ? style.getPropertyValue(found[1]).trim() : value;
+    }
+    if (Array.isArray(value)) return value.map((one) => coloured(one, style));
+    if (value && typeof value === "object") {
+      return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, coloured(one, style)]));
+    }
+    return value;
+  }
+  function figure(box) {
+    const style = getComputedStyle(document.body);
+    const { data, layout } = coloured(JSON.parse(box.dataset.figure), style);
+    layout.font = { ...layout.font, family: style.fontFamily };
+    return { data, layout, style };
+  }
+
+  // --- drawing ---------------------------------------------------------------------------------------------------------
+  async function draw(box) {
+    const card = box.closest(".fb-chart-card");
+    try {
+      const Plotly = await plotly();
+      if (!box.isConnected) return;
+      const { data, layout } = figure(box);
+      await Plotly.react(box, data, layout, { displayModeBar: false, responsive: true });
+      if (!drawn.has(box)) {
+        drawn.add(box);
+        box.on("plotly_click", ({ points }) => {
+          const cell = points[0]?.customdata;
+          if (Array.isArray(cell)) fusebox.onAblationCell?.({ cell });
+        });
+      }
+      box.dataset.drawn = "true";
+    } catch (error) {
+      box.textContent = `This chart can't be drawn (${error.message}); its figures are in the tables below.`;
+      card?.classList.add("failed");
+    }
+  }
+  const sight = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) continue;
+      sight.unobserve(target);
+      draw(target);
+    }
+  }, { rootMargin: "300px" });
+  function look() {
+    for (const box of document.querySelectorAll(".fb-chart:not([data-seen])")) {
+      box.dataset.seen = "true";
+      box.setAttribute("role", "img");
+      box.setAttribute("aria-label", `Chart: ${box.dataset.title}. Its figures are in the tables below.`);
+      sight.observe(box);
+    }
+    for (const box of drawn) {
+      if (!box.isConnected) { window.Plotly?.purge(box); drawn.delete(box); }
+    }
+  }
+  let dark = null;
+  function repaint() {
+    const now = document.body.classList.contains("dark");
+    if (dark !== null && dark !== now) for (const box of drawn) draw(box);
+    dark = now;
+  }
+  function start() {
+    const board = new MutationObserver(look);
+    const wait = new MutationObserver(() => {
+      const place = document.getElementById("ablation-board");
+      if (!place || place.dataset.watched) return;
+      place.dataset.watched = "true";
+      board.observe(place, { childList: true, subtree: true });
+      look();
+    });
+    wait.observe(document.body, { childList: true, subtree: true });
+    repaint();
+    new MutationObserver(repaint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  }
+  if (document.body) start(); else addEventListener("DOMContentLoaded", start);
+
+  // --- out: PNG and SVG, made here -------------------------------------------------------------------------------------
+  async function save(box, form) {
+    const Plotly = await plotly();
+    const { data, layout, style } = figure(box);
+    const width = Math.max(480, box.clientWidth), height = layout.height + 56;
+    const title = { text: box.dataset.title.replace(/[<>&]/g, " "), x: 0.01, xanchor: "left", y: 1, yref: "container", yanchor: "top",
+      pad: { t: 12 }, font: { size: 15 }, subtitle: { text: box.dataset.note.replace(/[<>&]/g, " "), font: { size: 11 } } };
+    const card = style.getPropertyValue("--fb-card").trim();
+    const margin = { ...layout.margin, t: (layout.margin?.t ?? 8) + 56 };
+    const link = document.createElement("a");
+    link.href = await Plotly.toImage(
+      { data, layout: { ...layout, title, width, height, margin, paper_bgcolor: card } }, { format: form, width, height, scale: form === "png" ? 2 : 1 });
+    link.download = `fusebox-${box.dataset.name}.${form}`;
+    document.body.append(link);
+    link.click();
+    link.remove();
+  }
+
+  // --- clicks ------------------------------------------------------------------------------------------------------------
+  let opener = null;
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest?.("button");
+    if (!button?.closest("#ablation")) return;
+    const { chartAs, ablCell, ablQuestion, ablResume, ablGo } = button.dataset;
+    if (chartAs) save(button.closest(".fb-chart-card").querySelector(".fb-chart"), chartAs);
+    if (ablCell) { opener = button; fusebox.onAblationCell?.({ cell: JSON.parse(ablCell) }); }
+    if (ablQuestion) fusebox.onAblationQuestion?.({ question: JSON.parse(ablQuestion) });
+    if (ablResume) fusebox.onAblationResume?.({ resume: ablResume });
+    if (ablGo) goTo(document.getElementById(ablGo));
+    if ("ablClose" in button.dataset) {
+      document.querySelector("#abl-questions")?.remove();
+      if (opener?.isConnected) goTo(opener);
+    }
+  });
+  function goTo(place) {
+    if (!place) return;
+    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    place.scrollIntoView({ block: "start", behavior: still ? "auto" : "smooth" });
+    place.focus({ preventScroll: true });
+  }
+  fusebox.showQuestions = () => goTo(document.querySelector("#ablation-questions :is(section, .fb-abl-told)"));
+})();

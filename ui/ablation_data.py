@@ -1,0 +1,280 @@
+"""What the Ablation tab shows: the study and runs as sources of rows, filtered, in panels of which each has one kind of judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from rag.errors import UsageError
+from rag.evaluate import tables
+from rag.evaluate.published import JUDGES, Published, shipped
+from rag.evaluate.store import Result, Run, Store
+from rag.evaluate.tables import OFFLINE_NAMES, Row
+
+STUDY = "study"
+"""The source's id; those of runs are hexadecimal."""
+STUDY_LABEL = "the study"
+
+OFFLINE = "offline"
+PUBLISHED_JUDGE = "published"
+
+Key = tuple[str, str, str, str]
+"""Source, generator, system, question type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A finished run with its results; ``judges`` are its ways to be judged: the offline judges together, each language model alone."""
+
+    id: str
+    label: str
+    run: Run
+    store: Store
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Names for ``Filters.judge``."""
+        models = tuple(name for name in self.run.judges if name not in OFFLINE_NAMES)
+        return (*((OFFLINE,) if len(models) < len(self.run.judges) else ()), *models)
+
+    @property
+    def results(self) -> tuple[Result, ...]:
+        """All results, kept in memory while the run stays as it is."""
+        return _results(self.store, self.id, self.run.done, self.run.judges)
+
+    def summary(self, judge: str) -> Mapping[str, Any]:
+        """Every table of the run by one judge, or by the offline ones."""
+        return _summary(self.store, self.id, self.run.done, self.run.judges, judge)
+
+
+@lru_cache(maxsize=8)
+def _results(store: Store, run: str, done: int, judges: tuple[str, ...]) -> tuple[Result, ...]:
+    return store.results(run)
+
+
+@lru_cache(maxsize=16)
+def _summary(store: Store, run: str, done: int, judges: tuple[str, ...], judge: str) -> Mapping[str, Any]:
+    return tables.summary(_results(store, run, done, judges), None if judge == OFFLINE else judge)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What the person wants to see; empty is everything."""
+
+    types: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+    generators: tuple[str, ...] = ()
+    judge: str = ""
+
+    def takes(self, row: Row) -> bool:
+        """Whether a row is wanted."""
+        return all(
+            not wanted or str(row.get(name, "")) in wanted
+            for name, wanted in (
+                ("question_type", self.types),
+                ("system", self.systems),
+                ("generator", self.generators),
+            )
+            if name in row
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Rows that one kind of judge gave its verdicts on, and that may therefore share a figure. ``judge`` says who."""
+
+    title: str
+    judge: str
+    rows: tuple[Row, ...]
+    priced: tuple[Row, ...] = ()
+    differences: tuple[Row, ...] = ()
+    causes: tuple[Row, ...] = ()
+    protocols: tuple[Row, ...] = ()
+    diagnostic: tuple[Row, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """All that is shown. ``ceilings``: (source, published) -> retrieval of pixel-only figure questions."""
+
+    panels: tuple[Panel, ...]
+    retrieval: tuple[Row, ...]
+    efficiency: tuple[Row, ...]
+    ceilings: Mapping[tuple[str, bool], Row] = field(default_factory=dict)
+    latency: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    protocol_sets: tuple[Row, ...] = ()
+
+
+Label = Callable[[str], str]
+"""Name of a generator -> what the page calls it."""
+
+
+def board(with_study: bool, sources: Sequence[Source], filters: Filters, label: Label) -> Board:
+    """Everything for the filters.
+
+    Raises:
+        UsageError: the study's figures can't be read.
+    """
+    study = shipped() if with_study else None
+    panels = [p for p in (_models(study, sources, filters, label), _offline(sources, filters, label)) if p is not None]
+    # Rankings depend on neither system nor generator.
+    of_types = Filters(types=filters.types)
+    retrieval = [*(_study_rows(_by_type(study.retrieval), of_types) if study else ())]
+    efficiency = [*(_study_rows(study.efficiency, filters) if study else ())]
+    for source in sources:
+        found = source.summary(_first(source))
+        retrieval += _own(_by_type(found["retrieval"]), source, of_types, label)
+        efficiency += _own(found["efficiency"], source, filters, label)
+    return Board(
+        panels=tuple(panels),
+        retrieval=tuple(retrieval),
+        efficiency=tuple(efficiency),
+        ceilings={(r["source"], r["published"]): r for r in retrieval if r["question_type"] == "figure_pixel"},
+        latency={
+            name: span
+            for name, span in study.latency_ms.items()
+            if not filters.generators or name in filters.generators
+        }
+        if study
+        else {},
+        protocol_sets=tuple(_protocol_sets(study, sources)),
+    )
+
+
+def _first(source: Source) -> str:
+    return source.judges[0] if source.judges else OFFLINE
+
+
+def _by_type(found: Mapping[str, Row]) -> list[Row]:
+    return [{"question_type": kind, **row} for kind, row in found.items()]
+
+
+def _study_rows(rows: Iterable[Row], filters: Filters) -> list[Row]:
+    return [
+        {**row, "source": STUDY_LABEL, "published": True, "judge": JUDGES, "key": _key(STUDY, row)}
+        for row in rows
+        if filters.takes(row)
+    ]
+
+
+def _own(rows: Iterable[Row], source: Source, filters: Filters, label: Label, judge: str = "") -> list[Row]:
+    named = [{**row, "key": _key(source.id, row)} for row in rows]
+    for row in named:
+        row |= {"source": source.label, "published": False, "judge": judge}
+        if "generator" in row:
+            row["generator"] = label(row["generator"])
+    return [row for row in named if filters.takes(row)]
+
+
+def _key(source: str, row: Row) -> Key:
+    return (source, str(row.get("generator", "")), str(row.get("system", "")), str(row.get("question_type", "")))
+
+
+def _models(study: Published | None, sources: Sequence[Source], filters: Filters, label: Label) -> Panel | None:
+    """The study and what language models judged of the runs."""
+    parts: list[Panel] = []
+    if study is not None and filters.judge in ("", PUBLISHED_JUDGE):
+        rows = _study_rows(study.ablation, filters)
+        diagnostic = _study_rows(study.diagnostic, filters)
+        extra = [row for row in diagnostic if (row["generator"], row["system"]) not in {_pair(r) for r in rows}]
+        priced = _priced([*rows, *extra], _study_rows(study.efficiency, filters))
+        protocols = tuple(_study_rows(study.protocol_accuracy, filters))
+        parts.append(Panel("", JUDGES + " (published)", tuple(rows), priced, (), (), protocols, tuple(diagnostic)))
+    for source in sources:
+        for judge in source.judges:
+            if judge != OFFLINE and filters.judge in ("", judge):
+                parts.append(_of_run(source, judge, filters, label))
+    return _merged("Judged by language models", parts)
+
+
+def _offline(sources: Sequence[Source], filters: Filters, label: Label) -> Panel | None:
+    parts = [
+        _of_run(source, OFFLINE, filters, label)
+        for source in sources
+        if OFFLINE in source.judges and filters.judge in ("", OFFLINE)
+    ]
+    return _merged("Judged offline", parts)
+
+
+def _of_run(source: Source, judge: str, filters: Filters, label: Label) -> Panel:
+    found = source.summary(judge)
+    words = ", ".join(OFFLINE_NAMES) if judge == OFFLINE else judge
+
+    def own(rows: Iterable[Row]) -> tuple[Row, ...]:
+        return tuple(_own(rows, source, filters, label, words))
+
+    rows = own(found["ablation"])
+    pixels = [row for row in rows if row["question_type"] == "figure_pixel"]
+    protocols = [
+        {"system": system, **row}
+        for name, system in (("text_only_accuracy", tables.TEXT_ONLY), ("multimodal_accuracy", tables.MULTIMODAL))
+        for row in found["figure_protocols"][name]
+    ]
+    return Panel(
+        title="",
+        judge=words,
+        rows=rows,
+        priced=_priced(rows, own(found["efficiency"])),
+        differences=own(found["differences"]),
+        causes=_over_types(own(found["taxonomy"])),
+        protocols=own(protocols),
+        diagnostic=tuple(row for row in pixels if row["system"] in (tables.TEXT_ONLY, tables.MULTIMODAL)),
+    )
+
+
+def _merged(title: str, parts: Sequence[Panel]) -> Panel | None:
+    if not parts:
+        return None
+    several = [field for field in Panel.__slots__ if field not in ("title", "judge")]
+    joined = {name: tuple(row for part in parts for row in getattr(part, name)) for name in several}
+    return Panel(title, "; ".join(dict.fromkeys(part.judge for part in parts)), **joined)
+
+
+def _pair(row: Row) -> tuple[str, str]:
+    return row["generator"], row["system"]
+
+
+def _priced(rows: Iterable[Row], costs: Iterable[Row]) -> tuple[Row, ...]:
+    """Rows with what they cost."""
+    found = {row["key"]: row["usd_per_100_questions"] for row in costs}
+    return tuple({**row, "usd_per_100_questions": found[row["key"]]} for row in rows if row["key"] in found)
+
+
+def _over_types(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Causes of all question types together."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        kept = found.setdefault(_pair(row), {**row, "n": 0, "causes": {}, "key": (*row["key"][:3], "")})
+        kept["n"] += row["n"]
+        for cause, count in row["causes"].items():
+            kept["causes"][cause] = kept["causes"].get(cause, 0) + count
+    return tuple(found.values())
+
+
+def _protocol_sets(study: Published | None, sources: Sequence[Source]) -> list[Row]:
+    rows = [{"source": STUDY_LABEL, **row} for row in study.protocols] if study else []
+    for source in sources:
+        found = source.summary(_first(source))["figure_protocols"]
+        rows += [
+            {"source": source.label, "set": name, **found[name]} for name in ("caption", "pixel") if found[name]["n"]
+        ]
+    return rows
+
+
+def results_of(source: Source, key: Key) -> tuple[Result, ...]:
+    """The results behind a cell; an empty question type is all of them.
+
+    Raises:
+        UsageError: there are none.
+    """
+    _, generator, system, kind = key
+    found = tuple(
+        result
+        for result in source.results
+        if (result.generator, result.system) == (generator, system) and kind in ("", tables.question_type(result))
+    )
+    if not found:
+        raise UsageError("This run holds no such questions; click another cell.")
+    return found
