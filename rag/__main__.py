@@ -142,7 +142,10 @@ def _add_evaluate(p: argparse.ArgumentParser) -> None:
     p.add_argument("--judges", default="offline", metavar="A,B", help="default: offline, three judges that ask nobody")
     p.add_argument("--corpus", type=Path, help="corpus folder (default: FUSEBOX_CORPUS, or the demo)")
     p.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder, or .sqlite file, that keeps the runs (default: build/runs)"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder, or .sqlite file, that keeps the runs (default: FUSEBOX_RUNS, or build/runs)",
     )
     p.add_argument("--label", default="", help="a name for the run")
     p.add_argument("--limit", type=int, metavar="N", help="take at most this many questions of each file")
@@ -291,12 +294,12 @@ def _add_text(folder: Path, encoder_id: str) -> None:
 def run_evaluate(args: argparse.Namespace) -> int:
     """Run, or go on with, an evaluation, and print its tables."""
     from rag.corpus import open_corpus
-    from rag.evaluate.store import RUNS_FOLDER, Store
+    from rag.evaluate.store import Store
 
     settings = Settings.from_env()
     corpus = open_corpus(args.corpus or settings.corpus, settings.text_encoder)
     signal.signal(signal.SIGTERM, _terminate)
-    with Store(args.out or RUNS_FOLDER) as store:
+    with Store(args.out or settings.runs) as store:
         if args.audit:
             return _print_audit(args, store, corpus)
         run, missing = _evaluated(args, store, corpus)

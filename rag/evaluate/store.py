@@ -30,8 +30,6 @@ from rag.evaluate.questions import Question
 from rag.settings import ASSETS
 from rag.types import System, Trace
 
-RUNS_FOLDER = ASSETS.parent / "build" / "runs"
-"""Where runs go if nobody says otherwise."""
 SHIPPED_RUN = ASSETS / "runs" / "demo-extractive.sqlite"
 FILE_NAME = "runs.sqlite"
 SUFFIX = ".sqlite"
