@@ -74,14 +74,14 @@ def found(corpus: Corpus, browse: Browse) -> tuple[str, ...]:
             and (wanted in page.id.casefold() or wanted in names.get(page.document, ""))
         )
     query = Query.of(browse.q, corpus)
-    # Of one document less may be left than there is: the rankers know no documents.
-    if browse.scope == "chunks":
-        hits = text(query, corpus, System("browse", text_ranker="hybrid", text_k=SEARCH_DEPTH)).hits
-    else:
-        hits = visual(query, corpus, System("browse", visual_ranker="proxy", visual_depth=SEARCH_DEPTH)).hits
     items: Mapping[str, Any] = corpus.chunks if browse.scope == "chunks" else corpus.crops
+    depth = len(items) if browse.document else SEARCH_DEPTH  # the rankers know no documents
+    if browse.scope == "chunks":
+        hits = text(query, corpus, System("browse", text_ranker="hybrid", text_k=depth)).hits
+    else:
+        hits = visual(query, corpus, System("browse", visual_ranker="proxy", visual_depth=depth)).hits
     pages = {hit.item_id: corpus.pages[items[hit.item_id].page_id] for hit in hits}
-    return tuple(item for item, page in pages.items() if browse.document in ("", page.document))
+    return tuple(item for item, page in pages.items() if browse.document in ("", page.document))[:SEARCH_DEPTH]
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from rag import corpus_files as files
 from rag.corpus import Corpus, open_corpus, save_corpus
 from rag.encoders import MINILM
-from rag.errors import CorpusError
+from rag.errors import CorpusError, UsageError
+from rag.settings import Settings
 from tests.test_text_index import Initials
 from ui import shelf as shelves
 from ui.shelf import Choice, NeedsIndex, Shelf
@@ -71,6 +73,15 @@ def test_a_trace_of_another_corpus_is_refused_by_name(small: Corpus, named_folde
     with pytest.raises(CorpusError, match="elsewhere-1, which is not open here"):
         shelf.named("elsewhere-1", "a")
     assert shelf.named(small.id, "a") is small
+
+
+def test_further_corpora_and_uploads_come_from_the_environment() -> None:
+    folders = os.pathsep.join(("one", "", "two"))
+    settings = Settings.from_env({"FUSEBOX_CORPORA": folders, "FUSEBOX_UPLOADS": "0"})
+    assert (settings.corpora, settings.take_uploads) == ((Path("one"), Path("two")), False)
+    assert (Settings.from_env({}).corpora, Settings.from_env({}).take_uploads) == ((), True)
+    with pytest.raises(UsageError, match="FUSEBOX_UPLOADS"):
+        Settings.from_env({"FUSEBOX_UPLOADS": "no"})
 
 
 def test_a_folder_that_is_no_corpus_says_so_when_it_is_chosen(small: Corpus, tmp_path: Path) -> None:
