@@ -39,6 +39,7 @@ MAX_CAPTION_CHARS = 1_000
 MAX_PART_CHARS = 300
 """The longest subject, relation or object of the study's own triples has 116 characters."""
 _POLL_S = 0.2
+_TOLD_EVERY = 10
 
 Parts = tuple[str, str, str]
 
@@ -259,6 +260,11 @@ class Tally:
     spent_usd: float = 0.0
     reason: str = ""
 
+    @property
+    def asked(self) -> int:
+        """Calls that have ended."""
+        return self.kept + self.malformed + self.failed
+
     def take(self, generation: Generation, good: bool) -> None:
         """Count a call that has ended."""
         self.spent_usd += generation.cost_usd or 0.0
@@ -370,11 +376,13 @@ class Answers:
                 room = CALLS_AT_ONCE - len(waiting)
                 waiting |= {pool.submit(self._one, task, spec, item, halt) for item in islice(source, room)}
                 if not waiting:
+                    tell(_progress(task, tally, calls))
                     return tally
                 ended, waiting = wait(waiting, _POLL_S, FIRST_COMPLETED)
                 for future in ended:
                     tally.take(*future.result())
-                    tell(_progress(task, tally, calls))
+                    if tally.asked % _TOLD_EVERY == 0:
+                        tell(_progress(task, tally, calls))
                 self._check(task, spec, tally)
                 look()
 
@@ -444,11 +452,10 @@ def consulted(
 
 
 def _progress(task: Task, tally: Tally, calls: int) -> Progress:
-    done = tally.kept + tally.malformed + tally.failed
     bad = f", {tally.malformed:,} malformed" if tally.malformed else ""
     bad += f", {tally.failed:,} failed" if tally.failed else ""
-    line = f"asked for {task.name}: {done:,} of {calls:,} {task.noun}{bad}, ${tally.spent_usd:.4f} spent"
-    return Progress(task.name, done, calls, line)
+    line = f"asked for {task.name}: {tally.asked:,} of {calls:,} {task.noun}{bad}, ${tally.spent_usd:.4f} spent"
+    return Progress(task.name, tally.asked, calls, line)
 
 
 def _model_key(spec: GeneratorSpec) -> str:
