@@ -15,6 +15,7 @@ from rag.ingest.report import PageReport
 from rag.types import Chunk, Crop, Page, Progress, Region, Triple
 from ui import text as words
 from ui.views import marks
+from ui.views.crops import by_model
 from ui.views.markup import (
     bdi,
     data_uri,
@@ -305,7 +306,7 @@ def _crop_rows(corpus: Corpus, browse: Browse, shown: Sequence[str]) -> str:
     stems = marks.question_stems(browse.q)
     rows = []
     for crop in (corpus.crops[i] for i in shown):
-        said = _snippet(crop.caption or crop.ocr_text or words.NO_CAPTION, stems)
+        said = _snippet(crop.captions or crop.ocr_text or words.NO_CAPTION, stems)
         rows.append(_row(corpus, browse, crop, said, _thumb(corpus, crop.image, 120)))
     return f'<ol class="fb-found crops" start="{browse.start + 1}">{"".join(rows)}</ol>'
 
@@ -441,7 +442,7 @@ def _crop(corpus: Corpus, crop: Crop) -> str:
         read = f'<details class="fb-read-off"><summary>read-off text</summary><pre dir="auto">{text}</pre></details>'
     return (
         f'<li><button type="button" class="fb-crop" data-crop="{esc(crop.id)}" aria-label="Open {esc(crop.id)} in full">'
-        f'{_thumb(corpus, crop.image, 320)}</button><p class="fb-caption"><b>{crop.kind}</b> {caption}</p>{read}</li>'
+        f'{_thumb(corpus, crop.image, 320)}</button><p class="fb-caption"><b>{crop.kind}</b> {caption}</p>{by_model(crop)}{read}</li>'
     )
 
 

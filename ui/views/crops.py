@@ -22,6 +22,7 @@ from ui.views.markup import (
     leave_out,
     left_out_tags,
     licence_link,
+    name,
     page_button,
     page_label,
     plural,
@@ -95,9 +96,19 @@ def _item(hit: Fused, tag: str, best: Mapping[str, float], trace: Trace, corpus:
         f'<button type="button" class="fb-crop" data-crop="{esc(crop.id)}" aria-label="Open {alt}">'
         f'<img src="{uri}" width="{width}" height="{height}" alt="{alt}" loading="lazy" decoding="async"></button>'
         f'<p class="fb-caption" dir="auto" title="{esc(shorten(crop.caption, 600))}">{caption}</p>'
+        f"{by_model(crop, trace, MAX_CAPTION_CHARS)}"
         f'<div class="fb-meta">{page_button(page, corpus, crop.id)}{licence_link(page, corpus)}'
         f"</div>{ranks(hit, best)}{_why(hit, crop, trace, corpus)}{_read_off(crop, trace)}</li>"
     )
+
+
+def by_model(crop: Crop, trace: Trace | None = None, length: int = 1_000) -> str:
+    """The caption that a model wrote, under the model's name; nothing where there is none."""
+    if not crop.model_caption:
+        return ""
+    text = shorten(crop.model_caption, length)
+    said = _marked(text, crop.id, trace) if trace else esc(text)
+    return f'<p class="fb-caption" dir="auto"><small>by {name(crop.captioned_by)}:</small> {said}</p>'
 
 
 def _marked(text: str, crop_id: str, trace: Trace) -> str:
@@ -150,6 +161,8 @@ def _places(terms: set[str], crop: Crop) -> Iterator[str]:
     """Where a word stands: in the caption, in which rows of a table, or in a figure's text."""
     if terms & set(search.words(crop.caption)):
         yield "caption"
+    if terms & set(search.words(crop.model_caption)):
+        yield f"caption by {shorten(crop.captioned_by)}"
     rows = [line for line in crop.ocr_text.splitlines() if terms & set(search.words(line))]
     if crop.kind == "figure":
         yield from ["words in the figure"] if rows else []
@@ -209,7 +222,9 @@ def _pixels(crop: Crop, trace: Trace, corpus: Corpus) -> Iterator[str]:
 def _words_sent(crop: Crop, read_off: bool) -> Iterator[str]:
     if crop.caption:
         yield f"caption: {plural(len(crop.caption), 'character')}"
-    elif not read_off and crop.ocr_text:
+    if crop.model_caption:
+        yield f"caption by {shorten(crop.captioned_by)}: {plural(len(crop.model_caption), 'character')}"
+    if not crop.captions and not read_off and crop.ocr_text:
         yield words.STAND_IN
     if read_off and crop.ocr_text:
         yield f"read-off text: {plural(len(crop.ocr_text), 'character')}"
@@ -264,7 +279,8 @@ def full(
         f'<div class="fb-viewer fb-full" data-crop-id="{esc(crop.id)}">{_bar(crop, page, corpus)}'
         f"{told}{asked}{_picture(crop, corpus, occlusion)}"
         f'<div class="fb-full-facts" tabindex="0" role="region" aria-label="About this crop">'
-        f'<p class="fb-caption" dir="auto">{caption or f"<i>{esc(words.NO_CAPTION)}</i>"}</p>{facts}{read}</div></div>'
+        f'<p class="fb-caption" dir="auto">{caption or f"<i>{esc(words.NO_CAPTION)}</i>"}</p>'
+        f"{by_model(crop, trace)}{facts}{read}</div></div>"
     )
 
 
