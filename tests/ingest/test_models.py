@@ -19,6 +19,7 @@ from rag.__main__ import main
 from rag.corpus import Corpus, check_corpus, open_corpus, proxy_texts
 from rag.errors import CorpusError, GeneratorError, Stopped, UsageError
 from rag.generators.access import Access
+from rag.generators.extractive.evidence import units
 from rag.generators.registry import LISTED, generator_named
 from rag.generators.spec import GeneratorSpec
 from rag.ingest.build import ingest
@@ -36,7 +37,7 @@ from rag.ingest.models import (
     triples_prompt,
 )
 from rag.ingest.replies import FILE, Replies
-from rag.types import Chunk, Crop, Delta, Progress
+from rag.types import Chunk, Crop, Delta, Progress, Prompt, Segment
 from tests.generators.helpers import KEY, FakeTime
 from tests.generators.servers import openai
 from tests.generators.servers.base import PATIENCE_S, Hang, Reply, Request, ScriptedServer, stream
@@ -357,6 +358,7 @@ _RUN = """
 import sys
 from dataclasses import replace
 from pathlib import Path
+from rag.generators.extractive.evidence import units
 from rag.generators.registry import LISTED
 from rag.ingest.models import Models, consulted
 url, cache, folder = sys.argv[1:]
@@ -595,6 +597,15 @@ def test_a_models_caption_is_never_without_its_name() -> None:
     whole = corpus_files.row_from(Crop, row | {"model_caption": SAID, "captioned_by": "gpt-4o"}, "x")
     assert json.loads(corpus_files.line_of(whole)) == row | {"model_caption": SAID, "captioned_by": "gpt-4o"}
     assert "model_caption" not in corpus_files.line_of(replace(whole, model_caption="", captioned_by=""))
+
+
+def test_the_embedded_reader_keeps_the_two_captions_apart(small: Corpus) -> None:
+    crop = replace(
+        next(iter(small.crops.values())), caption="Table 1: Median survival", model_caption=SAID, captioned_by="m"
+    )
+    text = prompt.describe(crop, small, "V1", read_off=False)
+    sent = Prompt((), (Segment("captions", text, "V1", crop.id),), {"V1": crop.id})
+    assert [unit.text for unit in units(sent)] == ["Table 1: Median survival", SAID]
 
 
 def test_evidence_can_not_forge_a_models_caption(small: Corpus) -> None:

@@ -198,9 +198,12 @@ def _fact(segment: Segment) -> Unit:
 def _crop_units(segment: Segment) -> Iterator[Unit]:
     source, body = _opened(segment)
     read_off = _READ_OFF.search(body)
-    caption = " ".join(_CAPTION.sub("", body[: read_off.start()] if read_off else body).split())
-    for start, end in sentence_spans(caption):
-        yield Unit(segment.tag, "caption", caption[start:end], f"{caption} {words_of(source)}")
+    # The author's and a model's: no sentence runs from one into the other.
+    captions = [" ".join(part.split()) for part in _CAPTION.split(body[: read_off.start()] if read_off else body)]
+    caption = " ".join(captions).strip()
+    for text in captions:
+        for start, end in sentence_spans(text):
+            yield Unit(segment.tag, "caption", text[start:end], f"{caption} {words_of(source)}")
     if read_off:
         yield from _read_off(segment.tag, body[read_off.end() :], f"{caption} {words_of(source)}")
 
