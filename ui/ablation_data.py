@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from rag.corpus import Corpus
 from rag.errors import UsageError
 from rag.evaluate import tables
+from rag.evaluate.audit import audit
 from rag.evaluate.published import JUDGES, Published, shipped
 from rag.evaluate.store import Result, Run, Store
 from rag.evaluate.tables import OFFLINE_NAMES, Row
@@ -111,8 +113,10 @@ Label = Callable[[str], str]
 """Name of a generator -> what the page calls it."""
 
 
-def board(with_study: bool, sources: Sequence[Source], filters: Filters, label: Label) -> Board:
-    """Everything for the filters.
+def board(
+    with_study: bool, sources: Sequence[Source], filters: Filters, label: Label, corpora: Mapping[str, Corpus]
+) -> Board:
+    """Everything for the filters. ``corpora``: those that are open, by id; what the captions of another one say is not known.
 
     Raises:
         UsageError: the study's figures can't be read.
@@ -139,7 +143,7 @@ def board(with_study: bool, sources: Sequence[Source], filters: Filters, label: 
         }
         if study
         else {},
-        protocol_sets=tuple(_protocol_sets(study, sources)),
+        protocol_sets=tuple(_protocol_sets(study, sources, corpora)),
     )
 
 
@@ -253,14 +257,23 @@ def _over_types(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(found.values())
 
 
-def _protocol_sets(study: Published | None, sources: Sequence[Source]) -> list[Row]:
-    rows = [{"source": STUDY_LABEL, **row} for row in study.protocols] if study else []
+def _protocol_sets(study: Published | None, sources: Sequence[Source], corpora: Mapping[str, Corpus]) -> list[Row]:
+    rows = [{"source": STUDY_LABEL, "published": True, **row} for row in study.protocols] if study else []
     for source in sources:
-        found = source.summary(_first(source))["figure_protocols"]
-        rows += [
-            {"source": source.label, "set": name, **found[name]} for name in ("caption", "pixel") if found[name]["n"]
-        ]
+        corpus = corpora.get(source.run.corpus_id)
+        if corpus is not None:
+            found = _audit(source.store, source.id, corpus)
+        else:
+            of_run = source.summary(_first(source))["figure_protocols"]
+            found = tuple({"set": name, **of_run[name]} for name in ("caption", "pixel") if of_run[name]["n"])
+        rows += [{"source": source.label, "published": False, **row} for row in found]
     return rows
+
+
+@lru_cache(maxsize=8)
+def _audit(store: Store, run: str, corpus: Corpus) -> tuple[Row, ...]:
+    """The figure sets of a run; a run's questions never change."""
+    return tuple(audited.row() for audited in audit(store.plan(run)[0], corpus))
 
 
 def results_of(source: Source, key: Key) -> tuple[Result, ...]:

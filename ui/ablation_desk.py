@@ -186,12 +186,14 @@ class AblationDesk:
         return self._update(board=self._board(self.sources(), chosen, *filters), questions="")
 
     def _board(
-        self, found: Mapping[str, Source], chosen: Sequence[str], types: Any, systems: Any, generators: Any, judge: Any
+        self, known: Mapping[str, Source], chosen: Sequence[str], types: Any, systems: Any, generators: Any, judge: Any
     ) -> str:
         filters = Filters(tuple(types or ()), tuple(systems or ()), tuple(generators or ()), str(judge or ""))
-        sources = [found[name] for name in chosen or () if name in found]
+        sources = [known[name] for name in chosen or () if name in known]
         try:
-            return view.board(board(STUDY in (chosen or ()), sources, filters, self.label))
+            corpus = self.handlers.shelf.default
+            found = board(STUDY in (chosen or ()), sources, filters, self.label, {corpus.id: corpus})
+            return view.board(found)
         except FuseboxError as error:
             return view.progress(None, str(error), bad=True)
 

@@ -322,10 +322,12 @@ PER_PAGE = "Page by page"
 OWN_REMOVED = "Your documents were deleted."
 
 ABLATION_NOTHING = "Nothing is chosen that could be compared: choose the study's figures or a complete run, or take filters away."
+ABLATION_READING = "Reading the results …"
 ABLATION_LEGEND = (
     "The study's figures are hatched or open, those of runs filled. Intervals are 95% bootstrap intervals; those of the study follow from "
     "its shares and n. Click a cell or bar of a run for its questions."
 )
+ABLATION_TIMES = "Medians over the question type with the most questions; what a run measures is this machine and its line."
 ABLATION_RUNNING = "In no comparison until it is complete."
 ABLATION_INCOMPLETE = "Kept out of all comparisons: calls that failed or were not made are no wrong answers."
 ABLATION_PUBLISHED = "The study publishes shares and not its single answers; click a cell of a run."

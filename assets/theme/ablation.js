@@ -32,7 +32,7 @@
   }
   function figure(box) {
     const style = getComputedStyle(document.body);
-    const { data, layout } = coloured(JSON.parse(box.dataset.figure), style);
+    const { data, layout } = coloured(JSON.parse(box.nextElementSibling.textContent), style);
     layout.font = { ...layout.font, family: style.fontFamily };
     return { data, layout, style };
   }
@@ -101,14 +101,15 @@
   async function save(box, form) {
     const Plotly = await plotly();
     const { data, layout, style } = figure(box);
-    const width = Math.max(480, box.clientWidth), height = layout.height + 56;
+    const width = Math.max(480, box.clientWidth), lines = Math.ceil(data.filter((trace) => trace.name).length / Math.max(1, Math.floor(width / 190)));
+    const height = layout.height + 56 + 20 * lines;
     const title = { text: box.dataset.title.replace(/[<>&]/g, " "), x: 0.01, xanchor: "left", y: 1, yref: "container", yanchor: "top",
       pad: { t: 12 }, font: { size: 15 }, subtitle: { text: box.dataset.note.replace(/[<>&]/g, " "), font: { size: 11 } } };
     const card = style.getPropertyValue("--fb-card").trim();
-    const margin = { ...layout.margin, t: (layout.margin?.t ?? 8) + 56 };
+    const margin = { ...layout.margin, t: (layout.margin?.t ?? 8) + 56, b: (layout.margin?.b ?? 8) + 20 * lines };
     const link = document.createElement("a");
     link.href = await Plotly.toImage(
-      { data, layout: { ...layout, title, width, height, margin, paper_bgcolor: card } }, { format: form, width, height, scale: form === "png" ? 2 : 1 });
+      { data, layout: { ...layout, title, width, height, margin, paper_bgcolor: card, showlegend: lines > 0 } }, { format: form, width, height, scale: form === "png" ? 2 : 1 });
     link.download = `fusebox-${box.dataset.name}.${form}`;
     document.body.append(link);
     link.click();

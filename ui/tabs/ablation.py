@@ -13,6 +13,7 @@ from rag.systems import SYSTEMS
 from ui import text as words
 from ui.ablation_desk import FILTERS, OUTPUTS, AblationDesk, judge_choices, type_choices
 from ui.handlers import Handlers
+from ui.views import ablation as view
 
 if TYPE_CHECKING:
     from ui.tabs.explore import Explore
@@ -42,7 +43,9 @@ def build(
                 words.STOP, variant="stop", elem_id="ablation-stop", scale=0, min_width=84, visible=False
             )
         parts["questions"] = _html("ablation-questions")
-        parts["board"] = _html("ablation-board")
+        parts["board"] = gr.HTML(
+            view.reading(), elem_id="ablation-board", elem_classes=["fb-view"], apply_default_css=False
+        )
     parts |= {"agreed": gr.State(None), "timer": gr.Timer(POLL_S, active=False)}
     _wire(desk, parts, explore, tab)
     return desk

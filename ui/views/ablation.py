@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MAX_QUESTIONS = 500
+WIDE_FROM = 3
+"""A heatmap with more question types than this takes the place of two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +44,28 @@ def chart(one: Chart) -> str:
         f"{form.upper()}</button>"
         for form in ("png", "svg")
     )
-    # Names of documents and models are in it: as an attribute it is text and nothing else.
+    wide = " wide" if any(t.type == "heatmap" and len(t.x) > WIDE_FROM for t in one.figure.data) else ""
     return (
-        f'<figure class="fb-card fb-chart-card"><figcaption><header><h4>{esc(one.title)}</h4><span>{buttons}</span></header>{hint}'
+        f'<figure class="fb-card fb-chart-card{wide}"><figcaption><header><h4>{esc(one.title)}</h4><span>{buttons}</span></header>{hint}'
         f'</figcaption><div class="fb-chart" style="height:{height}px" data-name="{esc(one.name)}" data-title="{esc(one.title)}"'
-        f' data-note="{esc(one.note)}" data-figure="{esc(_figure_json(one.figure))}"></div></figure>'
+        f' data-note="{esc(one.note)}"></div><script type="application/json">{_figure_json(one.figure)}</script>'
+        f"{_legend(one.figure)}</figure>"
     )
 
 
+def _legend(figure: go.Figure) -> str:
+    entries = charts.legend(figure)
+    lines = "".join(
+        f'<li><i class="{esc(one.look)}" style="--c:{esc(one.colour)}" aria-hidden="true"></i>{bdi(one.name)}</li>'
+        for one in entries
+    )
+    return f'<ul class="fb-abl-legend">{lines}</ul>' if entries else ""
+
+
 def _figure_json(figure: go.Figure) -> str:
-    return str(figure.to_json(engine="json"))
+    """The figure as JSON that can stand in a script element, which it can't end: it holds names of documents and models."""
+    found = str(figure.to_json(engine="json"))
+    return found.translate({ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"})
 
 
 def board(found: Board) -> str:
@@ -68,6 +82,11 @@ def board(found: Board) -> str:
         _section("tables", "Tables", *_tables(found)),
     ]
     return f'<div class="fb-abl" data-ablation="drawn">{_contents()}{"".join(sections)}</div>'
+
+
+def reading() -> str:
+    """Before the first board."""
+    return f'<div class="fb-abl-told" role="status">{esc(words.ABLATION_READING)}</div>'
 
 
 def _contents() -> str:
@@ -93,7 +112,11 @@ def _grid(*shown: Chart, small: bool = False) -> str:
 
 
 def _judged(panel: Panel) -> str:
-    return f"Judged by {panel.judge}."
+    """Who gave the verdicts on accuracy."""
+    judges = dict.fromkeys(
+        row["judges"].get("accuracy") or panel.judge if row.get("judges") else row["judge"] for row in panel.rows
+    )
+    return f"Judged by {'; '.join(judges) or panel.judge}."
 
 
 def _accuracy(n: int, panel: Panel) -> str:
@@ -103,10 +126,12 @@ def _accuracy(n: int, panel: Panel) -> str:
         seen.setdefault((row["source"], row["generator"]))
     for place, (source, generator) in enumerate(seen):
         rows = [row for row in panel.rows if (row["source"], row["generator"]) == (source, generator)]
-        heats.append(Chart(f"{generator}, {source}", f"accuracy-heatmap-{n + 1}-{place + 1}", charts.heatmap(rows)))
+        heats.append(
+            Chart(f"{generator}, {shorten(source, 30)}", f"accuracy-heatmap-{n + 1}-{place + 1}", charts.heatmap(rows))
+        )
     bars = [
         Chart(
-            f"Accuracy on {charts.type_words(kind)} questions",
+            f"Accuracy: {charts.type_words(kind)}",
             f"accuracy-{kind}-{n + 1}",
             charts.accuracy_bars([row for row in panel.rows if row["question_type"] == kind]),
             _judged(panel),
@@ -146,7 +171,7 @@ def _tokens(found: Board) -> list[Chart]:
             "Time to the answer",
             "latency",
             charts.latency(times, found.latency, STUDY_LABEL),
-            "Medians; runs on one's own machine.",
+            words.ABLATION_TIMES,
         ),
     ]
 

@@ -8,12 +8,16 @@ so that a figure is drawn for day and night without being sent twice. A figure t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import html
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rag.evaluate.published import PIXEL_ONLY
 from rag.evaluate.tables import CAUSES, MULTIMODAL, Row
-from ui.views.markup import clean
+from ui.views.markup import clean, shorten
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -56,9 +60,13 @@ TYPE_WORDS: Mapping[str, str] = {
     "unanswerable": "unanswerable",
 }
 
-BAR_PX, GROUP_PX, FRAME_PX, MIN_PX = 13, 14, 84, 170
-"""Heights: of a bar, between groups, of axis and legend, of a figure at least."""
-COST_PX = 340
+BAR_PX, GROUP_PX, FRAME_PX, MIN_PX = 13, 14, 46, 104
+"""Heights: of a bar, between groups, of the axis with its title, of a figure at least."""
+COST_PX = 320
+SOURCE_CHARS = 20
+"""Names of sources are cut here in figures."""
+NEAR = 1.5
+"""Prices within this factor are so near each other that their labels would meet."""
 
 
 def type_words(kind: str) -> str:
@@ -74,32 +82,89 @@ def plain(text: object) -> str:
 def empty(why: str) -> go.Figure:
     """A figure that says why it isn't drawn."""
     note = {"text": plain(why), "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
-    figure = _figure([], MIN_PX, annotations=[note])
-    return figure.update_xaxes(visible=False).update_yaxes(visible=False)
+    return _figure([], MIN_PX, {"visible": False}, {"visible": False}, annotations=[note])
 
 
-def _figure(traces: Sequence[Any], height: float, **layout: Any) -> go.Figure:
+def _figure(
+    traces: Sequence[Any], height: float, x: Mapping[str, Any], y: Mapping[str, Any], **layout: Any
+) -> go.Figure:
+    """A figure in the page's looks; ``x`` and ``y`` are what its axes have of their own."""
     import plotly.graph_objects as go
 
-    figure = go.Figure(list(traces))
-    figure.update_layout(
-        template={},
-        height=height,
-        paper_bgcolor=CLEAR,
-        plot_bgcolor=CLEAR,
-        font={"color": INK, "size": 12},
-        margin={"l": 8, "r": 12, "t": 8, "b": 8},
-        legend={"orientation": "h", "x": 0, "y": -0.02, "yref": "container", "yanchor": "bottom", "font": {"size": 11}},
-        hoverlabel={"bgcolor": "var(--fb-card)", "bordercolor": LINE, "font": {"color": INK}},
-        **layout,
-    )
-    axis = {"gridcolor": LINE, "linecolor": LINE, "zerolinecolor": LINE, "automargin": True, "fixedrange": True}
-    return figure.update_xaxes(**axis).update_yaxes(**axis)
+    axis = {
+        "gridcolor": LINE,
+        "linecolor": LINE,
+        "zerolinecolor": LINE,
+        "automargin": True,
+        "fixedrange": True,
+        "ticks": "",
+    }
+    looks = {
+        "template": {},
+        "height": height,
+        "paper_bgcolor": CLEAR,
+        "plot_bgcolor": CLEAR,
+        "font": {"color": INK, "size": 12},
+        "margin": {"l": 8, "r": 12, "t": 8, "b": 8},
+        "legend": _LEGEND,
+        "showlegend": False,
+        "hoverlabel": {"bgcolor": "var(--fb-card)", "bordercolor": LINE, "font": {"color": INK}},
+        "xaxis": {**axis, **x},
+        "yaxis": {**axis, **y},
+    }
+    return go.Figure(list(traces), {**looks, **layout})
+
+
+# Shown in what is exported; the page has its own (``legend``), which wraps on a phone.
+_LEGEND = {
+    "orientation": "h",
+    "xref": "container",
+    "x": 0.01,
+    "yref": "container",
+    "y": 0.0,
+    "yanchor": "bottom",
+    "font": {"size": 11},
+    "traceorder": "normal",
+}
+_SMALL = {"size": 11}
+_GROUPS = {"autorange": "reversed", "showgrid": False, "tickfont": _SMALL}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of a legend: how a trace is drawn (``hatched``, ``dotted``, ``open`` or ``crossed``, else plain), and what it is."""
+
+    name: str
+    colour: str
+    look: str
+
+
+_PATTERNS = {"/": "hatched", "x": "crossed", ".": "dotted"}
+
+
+def legend(figure: go.Figure) -> tuple[Entry, ...]:
+    """What the page says beside a figure of several traces, or of one whose name says something."""
+    found = []
+    for trace in figure.data:
+        if trace.name is None:
+            continue
+        shape = trace.marker.pattern.shape if trace.type == "bar" else ""
+        look = _PATTERNS.get(str(shape), "")
+        if trace.type == "scatter":
+            look = "open" if str(trace.marker.symbol).endswith("-open") else str(trace.marker.symbol)
+        found.append(Entry(html.unescape(trace.name), str(trace.marker.color), look))
+    return tuple(found)
 
 
 def _who(row: Row) -> str:
-    """Generator and source, on two lines of an axis."""
-    return f"{plain(row['generator'])}<br>{plain(row['source'])}"
+    """Generator, and source with n, on two lines of an axis."""
+    n = f", n {row['n']}" if "n" in row else ""
+    return f"{plain(row['generator'])}<br>{plain(_source(row))}{n}"
+
+
+def _source(row: Row) -> str:
+    """The source in few letters."""
+    return shorten(row["source"], SOURCE_CHARS)
 
 
 def _known(rows: Iterable[Row], name: str) -> list[Row]:
@@ -127,7 +192,7 @@ def heatmap(rows: Sequence[Row]) -> go.Figure:
     cell = {(row["system"], row["question_type"]): row for row in known}
     grid = [[cell.get((system, kind)) for kind in kinds] for system in systems]
     drawn = go.Heatmap(
-        x=[type_words(kind).replace(", ", ",<br>") for kind in kinds],
+        x=[_HEADS.get(kind, type_words(kind)) for kind in kinds],
         y=[plain(system) for system in systems],
         z=[[row and row["accuracy"] for row in line] for line in grid],
         text=[[f"{row['accuracy']:.2f}<br>n {row['n']}" if row else "" for row in line] for line in grid],
@@ -143,9 +208,16 @@ def heatmap(rows: Sequence[Row]) -> go.Figure:
         xgap=2,
         ygap=2,
     )
-    figure = _figure([drawn], 44 + 40 * len(systems))
-    figure.update_yaxes(autorange="reversed", showgrid=False)
-    return figure.update_xaxes(side="top", showgrid=False, tickangle=0, tickfont={"size": 11})
+    across = {"side": "top", "showgrid": False, "tickangle": 0, "tickfont": {"size": 10.5}}
+    return _figure([drawn], 44 + 40 * len(systems), across, _GROUPS)
+
+
+_HEADS = {
+    "multihop": "multi-<br>hop",
+    "figure_pixel": "pixel-<br>only",
+    "figure_caption": "in<br>caption",
+    "unanswerable": "unanswer-<br>able",
+}
 
 
 def accuracy_bars(rows: Sequence[Row], metric: str = "accuracy") -> go.Figure:
@@ -160,11 +232,16 @@ def accuracy_bars(rows: Sequence[Row], metric: str = "accuracy") -> go.Figure:
         spread = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
         return {"error_x": {**spread, "color": INK, "thickness": 1, "width": 2}}
 
-    figure = _bars(known, metric, lambda row: _share(row, metric), ends)
-    return figure.update_xaxes(range=[0, 1.02], tickformat=".1f")
+    return _bars(known, metric, lambda row: _share(row, metric), {"range": [0, 1.02], "tickformat": ".1f"}, ends)
 
 
-def _bars(rows: Sequence[Row], name: str, words: Any, more: Any = lambda found: {}, **looks: Any) -> go.Figure:
+def _bars(
+    rows: Sequence[Row],
+    name: str,
+    words: Callable[[Row], str],
+    x: Mapping[str, Any],
+    more: Callable[[Sequence[Row]], dict[str, Any]],
+) -> go.Figure:
     """Grouped horizontal bars: a trace per system, published apart from own."""
     import plotly.graph_objects as go
 
@@ -187,14 +264,12 @@ def _bars(rows: Sequence[Row], name: str, words: Any, more: Any = lambda found: 
                     customdata=[row["key"] for row in found],
                     hovertext=[words(row) for row in found],
                     hovertemplate=f"{plain(system)}, %{{y}}: %{{hovertext}}<extra></extra>",
-                    **looks,
                     **more(found),
                 )
             )
     groups = len({_who(row) for row in rows})
     height = max(MIN_PX, FRAME_PX + groups * (GROUP_PX + BAR_PX * len(systems)))
-    figure = _figure(traces, height, barmode="group", bargap=0.22)
-    return figure.update_yaxes(autorange="reversed", showgrid=False, tickfont={"size": 11})
+    return _figure(traces, height, x, _GROUPS, barmode="group", bargap=0.22)
 
 
 def _marker(system: str, published: bool) -> dict[str, Any]:
@@ -224,12 +299,11 @@ def cost_accuracy(rows: Sequence[Row], ceilings: Mapping[tuple[str, bool], Row])
         ceilings: (source, published) -> retrieval of the same questions: the first crop's pixels alone are sent, so Recall@1 is the
             operational ceiling; Recall@3 is drawn too.
     """
-    import plotly.graph_objects as go
 
     known = [r for r in _known(rows, "accuracy") if r["question_type"] == PIXEL_ONLY and "usd_per_100_questions" in r]
     multimodal = [row for row in known if row["system"] == MULTIMODAL]
     known = multimodal or known
-    priced = _known(known, "usd_per_100_questions")
+    priced = [dict(row) for row in _known(known, "usd_per_100_questions")]
     if not priced:
         why = (
             "the price of none of them is known"
@@ -239,48 +313,54 @@ def cost_accuracy(rows: Sequence[Row], ceilings: Mapping[tuple[str, bool], Row])
         return empty(f"Not drawn: {why}.")
     paid = [row["usd_per_100_questions"] for row in priced if row["usd_per_100_questions"] > 0]
     free_at = min(paid, default=0.01) / 3
-    traces = []
-    for published in (True, False):
-        for system in _ordered(priced, "system"):
-            found = [row for row in priced if row["system"] == system and row["published"] is published]
-            if found:
-                words = [f"{_usd(row)} per 100 questions, {_share(row)}" for row in found]
-                traces.append(
-                    go.Scatter(
-                        x=[row["usd_per_100_questions"] or free_at for row in found],
-                        y=[row["accuracy"] for row in found],
-                        mode="markers+text",
-                        text=[plain(row["generator"]) for row in found],
-                        textposition=["top center", "bottom center"] * (len(found) // 2)
-                        + ["top center"] * (len(found) % 2),
-                        textfont={"size": 11},
-                        name=f"{plain(system)}, {'published (open)' if published else plain(found[0]['source'])}",
-                        marker={
-                            "symbol": "circle-open" if published else "circle",
-                            "size": 11,
-                            "color": SYSTEM_COLOURS.get(system, MUTED),
-                            "line": {"width": 2},
-                        },
-                        customdata=[row["key"] for row in found],
-                        hovertext=words,
-                        hovertemplate="%{text}: %{hovertext}<extra></extra>",
-                        cliponaxis=False,
-                    )
-                )
-    figure = _figure(traces, COST_PX)
-    for (source, published), row in ceilings.items():
-        _ceiling(figure, source, published, row)
+    for row in priced:
+        row["at"] = row["usd_per_100_questions"] or free_at
+    traces = [
+        _points([row for row in priced if (row["system"], row["source"]) == group], priced)
+        for group in dict.fromkeys((row["system"], row["source"]) for row in priced)
+    ]
     highest = [row["accuracy"] for row in priced]
     highest += [row[name] for row in ceilings.values() for name in ("recall_at_1", "recall_at_3") if row.get(name)]
-    figure.update_yaxes(title={"text": "accuracy, pixel-only"}, range=[-0.02, min(1.05, max(highest) * 1.12 + 0.03)])
-    return _money_axis(figure, paid, free_at if len(paid) < len(priced) else None)
+    y = {"title": _title("accuracy"), "range": [-0.03, min(1.05, max(highest) * 1.12 + 0.03)]}
+    figure = _figure(traces, COST_PX, _money_axis(paid, free_at if len(paid) < len(priced) else None), y)
+    for (_, published), row in ceilings.items():
+        _ceiling(figure, published, row)
+    return figure
 
 
-def _usd(row: Row) -> str:
-    return f"{row['usd_per_100_questions']:.4f} USD"
+def _points(found: Sequence[Row], others: Sequence[Row]) -> go.Scatter:
+    """The generators of one source with one system."""
+    import plotly.graph_objects as go
+
+    first = found[0]
+    source = "published (open)" if first["published"] else plain(_source(first))
+    return go.Scatter(
+        x=[row["at"] for row in found],
+        y=[row["accuracy"] for row in found],
+        mode="markers+text",
+        text=[plain(row["generator"]) for row in found],
+        textposition=["bottom center" if _under(row, others) else "top center" for row in found],
+        textfont=_SMALL,
+        name=f"{plain(first['system'])}, {source}, n {first['n']}",
+        marker={
+            "symbol": "circle-open" if first["published"] else "circle",
+            "size": 11,
+            "color": SYSTEM_COLOURS.get(first["system"], MUTED),
+            "line": {"width": 2, "color": SYSTEM_COLOURS.get(first["system"], MUTED)},
+        },
+        customdata=[row["key"] for row in found],
+        hovertext=[f"{row['usd_per_100_questions']:.4f} USD per 100 questions, {_share(row)}" for row in found],
+        hovertemplate="%{text}: %{hovertext}<extra></extra>",
+        cliponaxis=False,
+    )
 
 
-def _ceiling(figure: go.Figure, source: str, published: bool, row: Row) -> None:
+def _under(row: Row, others: Sequence[Row]) -> bool:
+    """Whether a point near this one in price lies above it."""
+    return any(1 / NEAR < row["at"] / other["at"] < NEAR and other["accuracy"] > row["accuracy"] for other in others)
+
+
+def _ceiling(figure: go.Figure, published: bool, row: Row) -> None:
     for name, words, dash in (("recall_at_1", "Recall@1", "dash"), ("recall_at_3", "Recall@3", "dot")):
         if row.get(name) is None:
             continue
@@ -288,7 +368,7 @@ def _ceiling(figure: go.Figure, source: str, published: bool, row: Row) -> None:
             y=row[name],
             line={"color": MUTED, "dash": dash, "width": 1 if published else 1.8},
             annotation={
-                "text": f"{words} {row[name]:.3f}, {plain(source)}",
+                "text": f"{words} {row[name]:.3f}, {plain(_source(row))}",
                 "font": {"size": 10.5, "color": MUTED},
                 "xanchor": "left" if published else "right",
                 "x": 0 if published else 1,
@@ -296,27 +376,21 @@ def _ceiling(figure: go.Figure, source: str, published: bool, row: Row) -> None:
         )
 
 
-def _money_axis(figure: go.Figure, paid: Sequence[float], free_at: float | None) -> go.Figure:
+def _money_axis(paid: Sequence[float], free_at: float | None) -> dict[str, Any]:
     """A logarithmic axis; what is free has its own place left of it, since a logarithm has no zero."""
-    import math
-
-    ticks = [
-        10.0**n * m
-        for n in range(-4, 3)
-        for m in (1, 3)
-        if min(paid, default=1) / 2 <= 10.0**n * m <= max(paid, default=1) * 2
-    ]
+    low, high = min(paid, default=free_at or 1.0), max(paid, default=free_at or 1.0)
+    ticks = [10.0**n * m for n in range(-5, 3) for m in (1, 3) if paid and low / 2 <= 10.0**n * m <= high * 2]
     labels = [f"{tick:g}" for tick in ticks]
     if free_at is not None:
         ticks, labels = [free_at, *ticks], ["free", *labels]
-    ends = [math.log10(value) for value in (free_at or min(paid, default=1), max(paid, default=free_at or 1))]
-    return figure.update_xaxes(
-        type="log",
-        title={"text": "USD per 100 questions (log)"},
-        tickvals=ticks,
-        ticktext=labels,
-        range=[ends[0] - 0.35, ends[1] + 0.45],
-    )
+    ends = [math.log10(value) for value in (free_at or low, high)]
+    return {
+        "type": "log",
+        "title": _title("USD per 100 questions, logarithmic"),
+        "tickvals": ticks,
+        "ticktext": labels,
+        "range": [ends[0] - 0.35, ends[1] + 0.45],
+    }
 
 
 def tokens(rows: Sequence[Row]) -> go.Figure:
@@ -335,12 +409,17 @@ def tokens(rows: Sequence[Row]) -> go.Figure:
         return {
             "text": [words(row).split(" tokens")[0] for row in found],
             "textposition": "outside",
+            "textfont": {"size": 10},
             "cliponaxis": False,
         }
 
-    figure = _bars(known, "input_tokens_per_question", words, labels, textfont={"size": 10})
     most = max(row["input_tokens_per_question"] for row in known)
-    return figure.update_xaxes(range=[0, most * 1.15], title={"text": "input tokens per question"}, tickformat=",d")
+    x = {"range": [0, most * 1.18], "title": _title("input tokens per question"), "tickformat": ",d", "nticks": 5}
+    return _bars(known, "input_tokens_per_question", words, x, labels)
+
+
+def _title(words: str) -> dict[str, Any]:
+    return {"text": words, "font": _SMALL}
 
 
 def latency(rows: Sequence[Row], ranges: Mapping[str, tuple[float, float]], source: str) -> go.Figure:
@@ -357,27 +436,41 @@ def latency(rows: Sequence[Row], ranges: Mapping[str, tuple[float, float]], sour
     own = [row for row in _known(rows, "latency_ms") if not row["published"]]
     if not own and not ranges:
         return empty("Not drawn: none of the chosen sources has times.")
-    spans = [
+    traces: list[Any] = [
         go.Bar(
             x=[high - low for low, high in ranges.values()],
             base=[low for low, _ in ranges.values()],
             y=[_who({"generator": name, "source": source}) for name in ranges],
-            name="published: range over conditions",
+            name="published: range over its conditions",
             orientation="h",
-            marker={**_marker("", True)},
+            width=0.4,
+            marker=_marker("", True),
             hovertext=[f"{low:,.0f} to {high:,.0f} ms" for low, high in ranges.values()],
             hovertemplate="%{y}: %{hovertext}<extra></extra>",
         )
     ]
-    figure = _bars(
-        own,
-        "latency_ms",
-        lambda row: f"{row['latency_ms']:,.0f} ms (retrieval {row['retrieval_ms']:,.0f}), n = {row['n']}",
-    )
-    if ranges:
-        figure.add_traces(spans)
-        figure.update_layout(height=figure.layout.height + len(ranges) * (GROUP_PX + BAR_PX))
-    return figure.update_xaxes(title={"text": "ms to the whole answer, median"}, rangemode="tozero", tickformat=",d")
+    for system, symbol in zip(_ordered(own, "system"), itertools.cycle(_SYMBOLS), strict=False):
+        found = [row for row in own if row["system"] == system]
+        traces.append(
+            go.Scatter(
+                x=[row["latency_ms"] for row in found],
+                y=[_who(row) for row in found],
+                mode="markers",
+                name=plain(system),
+                marker={"symbol": symbol, "size": 10, "color": SYSTEM_COLOURS.get(system, MUTED), "opacity": 0.85},
+                customdata=[row["key"] for row in found],
+                hovertext=[
+                    f"{row['latency_ms']:,.0f} ms, and retrieval {row['retrieval_ms']:,.0f} ms" for row in found
+                ],
+                hovertemplate=f"{plain(system)}, %{{y}}: %{{hovertext}}<extra></extra>",
+            )
+        )
+    groups = len(ranges) + len({_who(row) for row in own})
+    x = {"title": _title("ms to the whole answer"), "rangemode": "tozero", "tickformat": ",d", "nticks": 5}
+    return _figure(traces, max(MIN_PX, FRAME_PX + 16 + 42 * groups), x, _GROUPS)
+
+
+_SYMBOLS = ("circle", "diamond", "square", "triangle-up")
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -390,12 +483,20 @@ def taxonomy(rows: Sequence[Row]) -> go.Figure:
     known = [row for row in rows if row["n"]]
     if not known:
         return empty("Not drawn: the study publishes no causes, and no judged run is chosen.")
-    places = [f"{plain(row['system'])}, {plain(row['generator'])}<br>{plain(row['source'])}" for row in known]
+    places = [
+        f"{plain(row['system'])}, {plain(row['generator'])}<br>{plain(_source(row))}, n {row['n']}" for row in known
+    ]
     traces = []
     for cause, (colour, shape) in CAUSE_LOOKS.items():
         counts = [row["causes"].get(cause, 0) for row in known]
         if any(counts):
-            pattern = {"shape": shape, "size": 5, "solidity": 0.4, "fgcolor": "var(--fb-card)"} if shape else {}
+            pattern: dict[str, Any] = {
+                "shape": shape,
+                "size": 5,
+                "solidity": 0.45,
+                "fgcolor": "var(--fb-card)",
+                "bgcolor": colour,
+            }
             traces.append(
                 go.Bar(
                     x=[count / row["n"] for count, row in zip(counts, known, strict=True)],
@@ -408,6 +509,5 @@ def taxonomy(rows: Sequence[Row]) -> go.Figure:
                     hovertemplate=f"{cause}: %{{hovertext}}<extra></extra>",
                 )
             )
-    figure = _figure(traces, FRAME_PX + 40 + 34 * len(known), barmode="stack", bargap=0.3)
-    figure.update_xaxes(range=[0, 1], tickformat=".0%")
-    return figure.update_yaxes(autorange="reversed", showgrid=False, tickfont={"size": 11})
+    x = {"range": [0, 1], "tickformat": ".0%"}
+    return _figure(traces, FRAME_PX + 38 * len(known), x, _GROUPS, barmode="stack", bargap=0.3)
