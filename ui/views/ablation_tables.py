@@ -196,7 +196,8 @@ def _scores(row: Row | None, best: Mapping[tuple[str, str, str], float]) -> str:
         words = f'<button type="button" class="fb-link" data-abl-cell="{esc(json.dumps(row["key"]))}" title="{title}">{words}</button>'
     others = " · ".join(f"{short} {share(row[name])}" for name, short in _BESIDES.items() if row.get(name) is not None)
     unclear = "".join(_counted(row, name) for name in ("failed", "unparseable", "unjudged"))
-    return f"<td>{words}{_interval(row, 'accuracy')} <small>n {row['n']}</small><small class="fb-abl-besides">{others}</small>{unclear}</td>"
+    besides = f'<small class="fb-abl-besides">{others}</small>{unclear}'
+    return f"<td>{words}{_interval(row, 'accuracy')} <small>n {row['n']}</small>{besides}</td>"
 
 
 def _counted(row: Row, name: str) -> str:
