@@ -512,6 +512,7 @@ def describe(corpus: Corpus) -> dict[str, object]:
         "chunking": dict(manifest.chunking),
         "indices": [f"{e.purpose}: {e.encoder}, {e.count} x {e.dimension}, {e.metric}" for e in manifest.indices],
         "origins": sorted({triple.origin for triple in corpus.triples}),
+        "captioned by": sorted({crop.captioned_by for crop in corpus.crops.values() if crop.captioned_by}),
         "tools": dict(manifest.tools),
         "documents": [
             f"{d.id}: {d.title or d.file} ({d.pages} pages; {d.licence or 'licence not stated'})"

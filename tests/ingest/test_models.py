@@ -16,7 +16,7 @@ from PIL import Image
 
 from rag import corpus_files, pricing, prompt
 from rag.__main__ import main
-from rag.corpus import Corpus, check_corpus, open_corpus, proxy_texts
+from rag.corpus import Corpus, check_corpus, describe, open_corpus, proxy_texts
 from rag.errors import CorpusError, GeneratorError, Stopped, UsageError
 from rag.generators.access import Access
 from rag.generators.extractive.evidence import units
@@ -557,6 +557,8 @@ def test_a_corpus_with_captions_and_triples_of_a_model(tmp_path: Path) -> None:
     assert corpus.search_proxy_words("line chart of survival over months", 5)[0][0] in corpus.crops
     assert f"Caption (by gpt-4o-mini): {SAID}\n" in prompt.describe(crop, corpus, "V1", read_off=False)
     assert "without a caption" not in summary
+    facts = describe(corpus)
+    assert (facts["origins"], facts["captioned by"]) == (["gpt-4o-mini"], ["gpt-4o-mini"])
 
 
 def test_a_refused_cost_does_not_cost_the_pages(tmp_path: Path) -> None:

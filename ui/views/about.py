@@ -80,6 +80,7 @@ def _branches() -> str:
 def _running(corpus: Corpus) -> str:
     manifest = corpus.manifest
     origins = sorted({triple.origin for triple in corpus.triples}) or ["none"]
+    captioners = sorted({crop.captioned_by for crop in corpus.crops.values() if crop.captioned_by})
     indices = [f"{e.purpose}: {e.encoder}, {e.count:,} × {e.dimension}, {e.metric}" for e in manifest.indices]
     rows: list[tuple[str, list[str]]] = [
         ("Fusebox", [f"version {__version__}"]),
@@ -88,6 +89,7 @@ def _running(corpus: Corpus) -> str:
         ("Indices", indices),
         ("CLIP", [clip_state(corpus)]),
         ("Triples by", origins),
+        ("Captions by", ["the authors", *captioners]),
         ("Made with", [", ".join(f"{tool} {version}" for tool, version in manifest.tools.items())]),
     ]
     body = "".join(
