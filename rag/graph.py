@@ -266,7 +266,7 @@ class Graph:
         at = np.asarray(places, dtype=np.int64)
         edges, entities = self._edge[reached.rows[at]].tolist(), reached.entity[at].tolist()
         return [
-            Fact((edge,), _text(self.triples[edge]), reached.entities[entity].text, "out" if out else "in")
+            Fact((edge,), fact_text(self.triples[edge]), reached.entities[entity].text, "out" if out else "in")
             for edge, entity, out in zip(edges, entities, reached.out[at].tolist(), strict=True)
         ]
 
@@ -361,7 +361,7 @@ def _is_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
-def _text(triple: Triple) -> str:
+def fact_text(triple: Triple) -> str:
     """ "subject | relation | object", without the parts that are blank."""
     return " | ".join(part for part in (triple.subject, triple.relation, triple.object) if part.strip())
 

@@ -99,7 +99,7 @@ def ask(
         UsageError: an empty or overlong question, an unknown type, an item to leave out that the corpus does not hold.
         EncoderUnavailable: the corpus's text encoder can't be loaded.
     """
-    _check(exclude, question_type, corpus)
+    check_choice(exclude, question_type, corpus)
     trace = Trace(
         id=uuid.uuid4().hex,
         created=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -135,7 +135,7 @@ def ask_again(
     """
     if trace.corpus_id != corpus.id:
         raise CorpusError(f"This trace is of the corpus {trace.corpus_id}, and {corpus.id} is open; open that one.")
-    _check(exclude, trace.question_type, corpus)
+    check_choice(exclude, trace.question_type, corpus)
     again = replace(
         trace,
         id=uuid.uuid4().hex,
@@ -186,13 +186,20 @@ def _delivered(trace: Trace, generator: GeneratorSpec, corpus: Corpus) -> GateDe
     return gate.delivered_to(found, trace.system, corpus, vision=generator.vision)
 
 
-def _check(exclude: Collection[str], question_type: str | None, corpus: Corpus) -> None:
+def check_choice(exclude: Collection[str], question_type: str | None, corpus: Corpus) -> None:
+    """That these items can be left out, and that there is such a type.
+
+    Raises:
+        UsageError: an unknown type, an item that the corpus does not hold.
+    """
     if question_type is not None and question_type not in gate.QUESTION_TYPES:
         known = ", ".join(sorted(gate.QUESTION_TYPES))
         raise UsageError(f"There is no question type {question_type!r}; it is one of {known}.")
     for item in exclude:
         number = item.removeprefix("triple:")
-        is_triple = number != item and number.isascii() and number.isdigit() and int(number) < len(corpus.triples)
+        # Longer numbers can't be read at all.
+        written = number != item and number.isascii() and number.isdigit() and len(number) < 12
+        is_triple = written and int(number) < len(corpus.triples)
         if not (is_triple or item in corpus.chunks or item in corpus.crops):
             raise UsageError(
                 f"There is no item {item!r} to leave out; name a chunk, a crop, or triple:N of {corpus.id}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pydantic import TypeAdapter, ValidationError
 
 from rag import prompt
-from rag.errors import TraceError
+from rag.errors import TraceError, UsageError
+from rag.graph import fact_text
+from rag.pipeline import check_choice, clean_question
 from rag.systems import LIMITS
 from rag.types import Trace
 
@@ -26,6 +29,9 @@ _LARGEST = 2**53
 """Whole numbers beyond this are not the same in every reader of JSON."""
 _RANGES: dict[str, tuple[int, int]] = {"rank": (1, _LARGEST), **LIMITS}
 """Field -> inclusive range of its whole number; any other is from 0 to ``_LARGEST``."""
+
+_AMOUNT = re.compile(r"_(?:ms|usd)(?:\.|$)")
+"""Where in a trace a time or an amount of money stands."""
 
 
 @cache
@@ -75,8 +81,9 @@ def loads(text: str | bytes) -> Trace:
 
 
 def check_against(trace: Trace, corpus: Corpus) -> None:
-    """That a trace from elsewhere can be shown with this corpus: it names only items that are there, its prompt is the one that its
-    evidence gives, and its citations are those in its answer.
+    """That a trace from elsewhere can be shown with this corpus: it names only items that are there, in the corpus's words, its
+    question can be asked, its prompt is the one that its evidence gives, and its citations are those in its answer. Scores, counts
+    and the answer itself are whatever the file says.
 
     Raises:
         TraceError: it can't; says what is wrong.
@@ -93,6 +100,14 @@ def _contradictions(trace: Trace, corpus: Corpus) -> Iterator[str]:
     for kind, item, known in _named_items(trace, corpus):
         if not known:
             yield f"the corpus has no {kind} {_cut(item)!r}"
+    try:
+        check_choice(trace.excluded, trace.question_type, corpus)
+        clean = clean_question(trace.question)
+    except UsageError as error:
+        yield _cut(str(error)).rstrip(".")
+        return
+    if clean != trace.question:
+        yield "its question holds control characters"
     found = trace.evidence
     listed = {hit.item_id for hit in found.visual.hits} if found.visual else set()
     if found.gate and not listed.issuperset(found.gate.item_ids):
@@ -103,9 +118,12 @@ def _contradictions(trace: Trace, corpus: Corpus) -> Iterator[str]:
         return
     if prompt.build(trace.question, found, corpus, trace.excluded) != trace.prompt:
         yield "its prompt is not the one that its evidence gives"
-    said = trace.generation.text if trace.generation else ""
+    answer = trace.generation
+    said = answer.text if answer else ""
     if prompt.parse_citations(said, trace.prompt.tags) != trace.citations:
         yield "its citations are not those in its answer"
+    if answer and answer.abstained != (answer.finish == "stop" and prompt.is_abstention(said)):
+        yield "it is wrong about whether its answer is an abstention"
 
 
 def _named_items(trace: Trace, corpus: Corpus) -> Iterator[tuple[str, str, bool]]:
@@ -121,6 +139,7 @@ def _named_items(trace: Trace, corpus: Corpus) -> Iterator[tuple[str, str, bool]
         for fact in (*found.graph.facts, *(rejected.fact for rejected in found.graph.rejected)):
             known = bool(fact.triple_ids) and all(n < len(corpus.triples) for n in fact.triple_ids)
             yield "fact", str(fact.triple_ids), known
+            yield "fact", fact.text, fact.text == fact_text(corpus.triples[fact.triple_ids[0]])
 
 
 def _no_number(name: str) -> NoReturn:
@@ -157,7 +176,7 @@ def _lost(given: object, read: object, where: str) -> Iterator[str]:
 
 
 def _out_of_range(value: object, where: str, name: str = "") -> Iterator[str]:
-    """A phrase for each whole number that can't be."""
+    """A phrase for each number that can't be."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from _out_of_range(item, _join(where, key), key)
@@ -168,6 +187,8 @@ def _out_of_range(value: object, where: str, name: str = "") -> Iterator[str]:
         low, high = _RANGES.get(name, (0, _LARGEST))
         if not low <= value <= high:
             yield f"{where}: {_cut(str(value))} is not from {low} to {high}"
+    elif isinstance(value, float) and value < 0 and _AMOUNT.search(where):
+        yield f"{where}: {value} is below 0"
 
 
 def _join(where: str, name: str) -> str:

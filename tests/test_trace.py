@@ -102,6 +102,8 @@ def test_a_field_that_is_left_out_has_its_default(trace: Trace) -> None:
         (("prompt", "tags", "\ud83d"), "x", "lone surrogate"),
         (("timings_ms", "text"), float("nan"), "NaN is no number"),
         (("timings_ms", "text"), float("-inf"), "-Infinity is no number"),
+        (("timings_ms", "text"), -1.5, r"timings_ms\.text: -1\.5 is below 0"),
+        (("generation", "latency_ms"), -0.1, r"latency_ms: -0\.1 is below 0"),
         (("format",), 2, "format 2"),
         (("format",), True, r"format: .*valid integer"),
         (("format",), 1.0, r"format: .*valid integer"),
@@ -159,6 +161,14 @@ class TestAgainstACorpus:
             (lambda t: _with_gate(t, "glioma_p009_figure0"), "crop that was not found"),
             (lambda t: _with_fact(t, (10**6,)), "no fact '(1000000,)'"),
             (lambda t: _with_fact(t, ()), "no fact '()'"),
+            (lambda t: _with_fact(t, (0,)), "no fact 'a b c'"),
+            (lambda t: replace(t, excluded=("x" * 5000,)), "no item 'xxx"),
+            (lambda t: replace(t, excluded=("triple:" + "9" * 5000,)), "no item 'triple:999"),
+            (lambda t: replace(t, question_type="riddle"), "no question type 'riddle'"),
+            (lambda t: replace(t, question=" "), "question is empty"),
+            (lambda t: replace(t, question="word " * 300_000), "1,499,999 characters"),
+            (lambda t: replace(t, question=t.question + "\x1b"), "control characters"),
+            (lambda t: replace(t, generation=replace(t.generation, abstained=True)), "an abstention"),
         ],
     )
     def test_what_contradicts_the_corpus_is_refused(self, trace, small, change, says):

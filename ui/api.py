@@ -10,10 +10,11 @@ of a visitor's session (keys, documents) can be reached. The docstrings of the e
 import importlib.util
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
 
@@ -92,7 +93,7 @@ class Endpoints:
         """
         with _told():
             cell = self._cell(system, generator, settings)
-            *_, last = pipeline.ask(
+            found = pipeline.ask(
                 _words("question", question),
                 cell.system,
                 cell.generator,
@@ -101,7 +102,7 @@ class Endpoints:
                 refill=_flag("refill", refill),
                 access=self._access(request),
             )
-            return traces.dumps(last)
+            return traces.dumps(_last(found))
 
     def compare(
         self,
@@ -125,7 +126,7 @@ class Endpoints:
             asked = pipeline.clean_question(_words("question", question))
             wanted = _names("systems", systems or STUDY), _names("generators", generators or [READER])
             cells = cells_of(*wanted, self.handlers.generators)
-            *_, states = compare.compare(asked, cells, self._corpus, access=self._access(request))
+            states = _last(compare.compare(asked, cells, self._corpus, access=self._access(request)))
             return json.dumps(_report(asked, states, self._corpus), ensure_ascii=False)
 
     def retrieve(
@@ -190,6 +191,15 @@ class Endpoints:
             "prices_read",
         )
         return {name: getattr(spec, name) for name in fields} | {"ready": access.ready(spec)}
+
+
+_T = TypeVar("_T")
+
+
+def _last(steps: Iterable[_T]) -> _T:
+    """The end of an answer; its many beginnings are not kept meanwhile."""
+    (last,) = deque(steps, maxlen=1)
+    return last
 
 
 @contextmanager
