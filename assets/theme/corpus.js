@@ -3,7 +3,7 @@
 (() => {
   const api = window.fusebox;
   const find = (selector, root = document) => root.querySelector(selector);
-  let pressed = null, sending = null;
+  let pressed = null, sending = null, opened = false;
 
   // --- looking around: the button that was pressed has the focus again when everything around it is new -------------------------------
   function browse(button) {
@@ -14,6 +14,7 @@
   function search(form) {
     const { q, scope, document: about } = form.elements;
     pressed = null;
+    opened = true; // a first list that comes late must not take the place of what was found
     api.onBrowse?.({ q: q.value, scope: scope.value, document: about?.value ?? "" });
   }
   api.corpusShown = (another = false) => {
@@ -42,7 +43,6 @@
   }
 
   // The first list comes when the tab is first seen.
-  let opened = false;
   function open() {
     const unread = opened ? null : find("#corpus-list [data-unread]");
     if (!unread?.checkVisibility() || !api.onBrowse) return;

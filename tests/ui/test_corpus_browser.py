@@ -280,6 +280,7 @@ def test_no_serious_axe_violation_and_nothing_wider_than_the_screen(
     with visiting(browser, own_app.url, color_scheme=scheme, viewport=size, reduced_motion="reduce") as window:
         page = window.open().page
         page.get_by_role("tab", name="Corpus").click()
+        expect(page.locator("#corpus-page .fb-paper img")).to_be_visible()
         page.fill("#corpus-form input", "happiness tree")
         page.select_option("#corpus-form [name=scope]", "crops")
         page.locator("#corpus-list.fb-view .fb-found button").first.click()
