@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rag.generators.extractive import cells, naming, spans
@@ -10,11 +11,11 @@ from rag.generators.extractive.evidence import Unit
 from rag.generators.extractive.questions import NUMERIC, Question
 from rag.generators.extractive.words import index, stems, tokens
 
-CLEAR_MARGIN = 1.15
-"""A number is quoted alone when it scores so many times the next best; else the sentence that holds both is quoted."""
+CLEAR_MARGIN = 1.2
+"""A number or name is quoted alone when it scores so many times the next best; else the sentence that holds both is quoted."""
 
 MAX_UNCLEAR = 240
-"""Characters; of a longer sentence the best number is quoted in any case."""
+"""Characters; of a longer sentence the best number or name is quoted in any case."""
 
 MIN_SENTENCE = 25
 """Characters; a shorter unit is a label or a heading."""
@@ -94,11 +95,15 @@ def _span(unit: Unit, question: Question) -> Extract:
     together = _together(text, found[0], question)
     if unit.kind == "label" and _is_other_side(text, question):
         together *= OTHER_SIDE
-    clear = len(found) == 1 or found[0].score > CLEAR_MARGIN * found[1].score
-    if clear or question.kind not in NUMERIC or len(text) > MAX_UNCLEAR:
+    if _is_clear(text, found):
         return Extract(spans.quoted(text, found[0], question), True, together)
     # a drawing's row of labels stands there label by label too
     return Extract(text, unit.kind != "label", together)
+
+
+def _is_clear(text: str, found: Sequence[spans.Span]) -> bool:
+    """Whether the best span can stand for its text."""
+    return len(found) == 1 or found[0].score > CLEAR_MARGIN * found[1].score or len(text) > MAX_UNCLEAR
 
 
 def _is_other_side(text: str, question: Question) -> bool:
@@ -122,7 +127,8 @@ def _name(unit: Unit, question: Question) -> Extract:
     found = naming.names(unit.text, question, kind)
     if not found:
         return Extract(unit.text, False)
-    return Extract(unit.text[found[0].start : found[0].end], True, _together(unit.text, found[0], question))
+    name = unit.text[found[0].start : found[0].end] if _is_clear(unit.text, found) else unit.text
+    return Extract(name, True, _together(unit.text, found[0], question))
 
 
 def _defines(unit: Unit, question: Question) -> float:

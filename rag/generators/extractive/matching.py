@@ -20,23 +20,24 @@ from rag.generators.extractive.questions import NUMERIC, SUPERLATIVE, Kind, Ques
 from rag.generators.extractive.words import STOP_STEMS, abbreviates, holds, index, stems, tokens
 
 WEIGHTS: Mapping[str, float] = {
-    "own": 3.05,
-    "near": 1.82,
-    "passage": 1.61,
-    "first": 0.48,
-    "nowhere": -0.06,
-    "strange": -0.44,
-    "anchors": -1.17,
-    "focus": 0.83,
-    "together": 2.29,
-    "mass": 1.14,
-    "meaning": 0.34,
-    "misfit": -0.05,
-    "read off": 0.43,
-    "code": -0.42,
-    "length": 0.47,
+    "own": 3.24,
+    "near": 1.55,
+    "passage": 2.38,
+    "first": 0.68,
+    "nowhere": 0.38,
+    "strange": -0.39,
+    "anchors": -0.18,
+    "focus": 0.71,
+    "together": 2.56,
+    "mass": 1.59,
+    "meaning": 0.56,
+    "misfit": -0.78,
+    "read off": 0.45,
+    "title": -0.98,
+    "code": -0.87,
+    "length": 0.85,
 }
-NONE = 7.59
+NONE = 8.47
 """Log-odds, per feature, of a candidate being the answer, and those of "none of them"; printed by ``tests/bench/fit_reader.py`` from
 ``tests/data/reader_calibration.json``.
 
@@ -52,6 +53,25 @@ NONE = 7.59
 """
 
 FEATURES = tuple(WEIGHTS)
+
+ANSWERABLE: Mapping[str, float] = {
+    "lead": 0.34,
+    "odds": 0.08,
+    "nowhere": -2.69,
+    "strange": -1.14,
+    "anchors": -0.51,
+    "meaning": 0.11,
+    "passage": 0.64,
+}
+ANSWERABLE_BIAS = 1.09
+"""Log-odds that the evidence answers the question at all, fitted apart, since a question may well be answered though two candidates
+are equally good; printed by ``tests/bench/fit_reader.py``.
+
+    lead                   log-odds of the best candidate against the others and none
+    odds                   log-odds of all candidates together against none
+    nowhere, strange, anchors   of the best candidate, see ``WEIGHTS``
+    meaning, passage       the most that any candidate has
+"""
 
 Weighed = list[tuple[Term, float, bool]]
 """A question's terms with their weight in this prompt and whether the evidence holds them anywhere."""
@@ -87,6 +107,8 @@ LEAST_NEWS = 2
 _SAYING: frozenset[Kind] = frozenset({"open", "why", "name", "definition", "yes_no"})
 _RELATING: frozenset[Kind] = frozenset({"who", "where", "year"})
 
+_LABEL = re.compile(r"\A\W*(?:Fig(?:ure)?|Tab(?:le)?)s?\.? ?\d+(?:\.\d+)*[:.]?", re.I)
+_WHEN = re.compile(r"\Awhen\b", re.I)
 _CODE = re.compile(r"<- |^R?> |\w\(\w+ ?[=~]|, data ?=|\w\$\w")
 
 
@@ -126,18 +148,26 @@ class Match:
 
 
 def best_match(question: Question, evidence: Sequence[Indexed]) -> tuple[Match, float] | None:
-    """The match whose answer is the most probable, and that probability; None without any candidate.
-
-    Candidates that say the same add up; those that say something else, and that none is right, stand against them.
-    """
+    """The match whose answer is the most probable, and the probability that the evidence answers at all (``ANSWERABLE``); None
+    without any candidate. Candidates that say the same add up."""
     found = matches(question, evidence)
     if not found:
         return None
+    best, signs = weighed(question, found)
+    logit = sum(ANSWERABLE[name] * value for name, value in signs.items()) + ANSWERABLE_BIAS
+    return found[best], 1 / (1 + math.exp(-logit))
+
+
+def weighed(question: Question, found: Sequence[Match]) -> tuple[int, dict[str, float]]:
+    """The place of the best of the matches, and what tells whether the evidence answers (see ``ANSWERABLE``)."""
     odds = [math.exp(match.logit) for match in found]
     support = [sum(odds[j] for j in backers) for backers in agreeing(found)]
     best = max(range(len(found)), key=lambda i: (odds[i] + BACKING * (support[i] - odds[i]), -i))
     rivalry = VAGUE_RIVALRY if _is_vague(question) else RIVALRY
-    return found[best], support[best] / (math.exp(NONE) + support[best] + rivalry * (sum(odds) - support[best]))
+    against = math.exp(NONE) + rivalry * (sum(odds) - support[best])
+    signs = {"lead": math.log(support[best] / against), "odds": math.log(sum(odds)) - NONE}
+    signs |= {name: found[best].features[name] for name in ("nowhere", "strange", "anchors")}
+    return best, signs | {name: max(match.features[name] for match in found) for name in ("meaning", "passage")}
 
 
 def _is_vague(question: Question) -> bool:
@@ -181,10 +211,24 @@ def matches(question: Question, evidence: Sequence[Indexed]) -> list[Match]:
     question = _informed(question, evidence)
     terms = _weighed(question, evidence)
     order = sorted(range(len(evidence)), key=lambda i: -_fit(terms, evidence[i]))
-    found = [match for i in order[:SHORTLIST] if (match := _match(question, evidence[i], terms))]
+    shortlist = [evidence[i] for i in order[:SHORTLIST]]
+    found = [match for item in shortlist if (match := _match(question, item, terms))]
+    if not found and _may_be_told(question):
+        told = replace(question, kind="open")
+        found = [_as_misfit(match) for item in shortlist if (match := _match(told, item, terms))]
     found = [*_compared(question, found), *_superlatives(question, evidence, terms)]
     place = {id(item.unit): i for i, item in enumerate(evidence)}
     return sorted(found, key=lambda match: place[id(match.unit)])
+
+
+def _may_be_told(question: Question) -> bool:
+    """Whether a sentence answers where no span of the kind asked for was found: a name in an unusual shape, "when" without a year."""
+    named = question.kind == "name" and bool(naming.asked(question))
+    return named or bool(_WHEN.search(question.text))
+
+
+def _as_misfit(match: Match) -> Match:
+    return replace(match, features={**match.features, "misfit": 1.0})
 
 
 def _compared(question: Question, found: Sequence[Match]) -> Iterator[Match]:
@@ -270,7 +314,7 @@ def _match(question: Question, item: Indexed, terms: Weighed) -> Match | None:
         return None
     if question.kind in _RELATING and not _relates(question, item):
         return None
-    if question.kind in _SAYING and COMMAND.match(found.text):
+    if question.kind in _SAYING and (COMMAND.match(found.text) or found.text.rstrip().endswith("?")):
         return None
     if question.kind == "name" and question.superlative and not SUPERLATIVE.search(item.unit.text):
         return None
@@ -294,7 +338,7 @@ def _relates(question: Question, item: Indexed) -> bool:
 def _says_nothing(text: str, question: Question) -> bool:
     """Whether an answer only repeats what the question says."""
     known = {word for term in question.terms for phrase in term.alternatives for word in phrase}
-    return len(set(stems(text)) - known - STOP_STEMS) < LEAST_NEWS
+    return len(set(stems(_LABEL.sub("", text))) - known - STOP_STEMS) < LEAST_NEWS
 
 
 def _features(question: Question, item: Indexed, terms: Weighed, found: Extract) -> dict[str, float]:
@@ -319,6 +363,7 @@ def _features(question: Question, item: Indexed, terms: Weighed, found: Extract)
         "meaning": 0.0,
         "misfit": float(not found.fits),
         "read off": float(item.unit.kind in ("row", "label")),
+        "title": float(bool(_LABEL.match(found.text))),
         "code": float(bool(_CODE.search(item.unit.text))),
         "length": min(2.0, len(found.text.split()) / 40),
     }

@@ -50,12 +50,12 @@ KINDS: tuple[tuple[Kind, str], ...] = (
                    r"(?:[\w.()-]+ ){0,2}(?:" + _MEASURES + r")\?*$)"),
     ("amount", r"\b(?:at|in|after|by|until) (?:which|what) (?:weeks?|days?|months?|ages?|times?|levels?|doses?|cut-?offs?)\b"),
     ("p_value", r"\bp[- ]?value\b|^(?!.*\bwhich p[- ]?values).*\bp[- ]?values\b"),
+    ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
     ("interval", r"\bconfidence (?:interval|limits)|\b95 ?% ci\b|\binterquartile|\biqr\b"
                  r"|\b(?:what|which) (?:\w+ )?(?:range|interval)\b"),
     ("year", r"\b(?:what|which) year\b|^when\b(?! (?:is|are|does|do|should|can|to)\b)"),
     ("where", r"^where\b(?! (?:is|are|can|should) (?:the )?\w+ (?:used|needed|useful)\b)"
               r"|\b(?:what|which) (?:city|town|country|county|state|place|region|continent)\b"),
-    ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
     ("why", r"\bwhy\b|\b(?:what|which) (?:is|was|were|are)? ?(?:the )?(?:reason|purpose|motivation)"),
     ("who", r"(?:^|, |\band )(?:by |to |from )?who(?:se|m)?\b|\b(?:what|which) (?:\w+ )?(?:author|researcher|person"
             r"|statistician|epidemiologist|scientist|doctor|physician|surgeon|professor)s?\b"),

@@ -85,6 +85,9 @@ _DATE = re.compile(
     r"(?:January|February|March|April|May|June|July|August|September|October|November|December) \d{0,2}(?:st|nd|rd|th)?,? ?\d*|"
     r"\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:19|20)\d\d"
 )
+_HEDGE = re.compile(
+    r"\b(?:over|about|almost|nearly|around|at least|at most|up to|more than|less than|fewer than)\s\Z", re.I
+)
 _BEFORE = 14  # characters that tell what a number names
 
 # "How old": only a number with such a unit answers.
@@ -137,8 +140,9 @@ def candidates(text: str, question: Question) -> list[Span]:
 
 
 def quoted(text: str, span: Span, question: Question) -> str:
-    """The span, with the noun that a number counts ("686 women", "1186 pregnant women")."""
-    piece = text[span.start : span.end].strip()
+    """The span, with a hedge before it ("over 600") and the noun that a number counts ("686 women", "1186 pregnant women")."""
+    hedge = _HEDGE.search(text, max(0, span.start - _BEFORE), span.start) if question.kind in NUMERIC else None
+    piece = text[hedge.start() if hedge else span.start : span.end].strip()
     follow = _COUNTED.match(text, span.end)
     if question.kind in ("count", "amount") and follow and not any(t.stem in STOP_STEMS for t in tokens(follow[1])):
         return f"{piece} {follow[1]}"
