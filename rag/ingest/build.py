@@ -102,7 +102,7 @@ def ingest(
 
     processes = workers or min(2, os.cpu_count() or 1)
     with stage(out, digest, resume) as folder:
-        plan = Plan(folder, report.refused.append, languages, limit, limits)
+        plan = Plan(folder, report.refused.append, languages, limit, limits, report.notes.append)
         _read_pages(folder, plan, found, report, processes, tell, look)
         if not report.counts["chunks"]:
             reasons = " ".join([*report.refused, *report.notes][:5])

@@ -14,13 +14,21 @@ CaptionKind = Literal["figure", "table"]
 
 # "Figure 3:", "Fig. 2.1.", "Table A-2", "TABLE IV". The number may be followed by a mark that running text never has
 # there ("Figure 3:"), or by the caption itself, when a bold label or the layout sets it apart ("Figure 17.2  Forest").
+# "Figures 5 and 6:" has two.
+_NUMBER = r"(?:(?:[A-Z][.\-]?)?\d+(?:[.\-]\d+)*[a-z]?|[IVXL]+)"
+_MORE_NUMBERS = rf"(?:\s*(?:,|&|and)\s*{_NUMBER})+"
+_LIST_MARK = re.compile(r"\s*(?:,|&|and)\s*", re.IGNORECASE)
 _LABEL = re.compile(
-    r"(?P<word>figure|fig\.?|table|tab\.)\s*(?P<number>(?:[A-Z][.\-]?)?\d+(?:[.\-]\d+)*[a-z]?|[IVXL]+)(?P<mark>\s*[:.|\u2013\u2014](?=\s|$)|(?=\s|$))",
+    rf"(?:(?P<word>figure|fig\.?|table|tab\.)\s*(?P<number>{_NUMBER})"
+    rf"|(?P<words>figures|figs\.?|tables|tabs\.)\s*(?P<numbers>{_NUMBER}{_MORE_NUMBERS}))"
+    r"(?P<mark>\s*[:.|\u2013\u2014](?=\s|$)|(?=\s|$))",
     re.IGNORECASE,
 )
 _KINDS: dict[str, CaptionKind] = {"f": "figure", "t": "table"}
 # Points between a caption and its figure or table, and between a listing's caption and a table at the listing's top.
 _REACH, _LISTING_REACH = 150.0, 450.0
+# A caption that stands beside: so near, and so much worse than one below.
+_BESIDE_REACH, _BESIDE_COST = 60.0, 80.0
 _SENTENCE_START = re.compile(r"\s*(?:\(|[A-Z0-9\u201c\"'])")
 
 
@@ -68,7 +76,8 @@ def _make_caption(members: Sequence[Sequence[Line]], vocabulary: frozenset[str])
     text = join_lines([text for row in members for text in row_texts(row)], vocabulary)
     label = _LABEL.match(text)
     assert label is not None, "a caption was started by its label"
-    return Caption(union(line.bbox for line in flat), text, _KINDS[label["word"][0].lower()], label["number"])
+    kind = _KINDS[(label["word"] or label["words"])[0].lower()]
+    return Caption(union(line.bbox for line in flat), text, kind, label["number"] or label["numbers"])
 
 
 def _starts_caption(line: Line, rest: Sequence[Line], lines: Sequence[Line], layout: Sequence[LayoutBox]) -> bool:
@@ -138,8 +147,10 @@ def assign_captions(
     """For each box (of a figure or table) its caption or None.
 
     Nearest pairs go first, and a caption is given once. It must overlap its box's width, with no other box and no text
-    (`prose`, `listings`: boxes of lines of running text and of code or console output) between. A "Figure" caption that
-    no figure takes belongs to printed output: every table in the listing above it gets it, with `listings` no obstacle.
+    (`prose`, `listings`: boxes of lines of running text and of code or console output) between, or stand close beside. A
+    box left without one shares that of its neighbour in the same row, if it reaches below both, or one that names several
+    figures. A "Figure" caption that no figure takes belongs to printed output: every table in the listing above it gets
+    it, with `listings` no obstacle.
     """
     chosen: list[Caption | None] = [None] * len(boxes)
     used: set[int] = set()
@@ -155,6 +166,20 @@ def assign_captions(
         if chosen[b] is None and c not in used:
             chosen[b] = captions[c]
             used.add(c)
+    for _, b, c in pairs:
+        if chosen[b] is None and any(
+            chosen[o] is captions[c] and gaps(boxes[b], boxes[o])[1] < 0 < -gaps(boxes[b], captions[c].bbox)[0]
+            for o in range(len(boxes))
+        ):
+            chosen[b] = captions[c]
+    for caption in captions:
+        without = [
+            (_distance(box, caption, caption.kind), b)
+            for b, box in enumerate(boxes)
+            if chosen[b] is None and kinds[b] == caption.kind and gaps(box, caption.bbox)[0] < 0
+        ]
+        for _, b in sorted(without)[: len(_LIST_MARK.split(caption.number)) - chosen.count(caption)]:
+            chosen[b] = caption
     figures = [box for box, kind in zip(boxes, kinds, strict=True) if kind == "figure"]
     spare = [caption for c, caption in enumerate(captions) if caption.kind == "figure" and c not in used]
     for b, box in enumerate(boxes):
@@ -173,7 +198,8 @@ def _distance(box: BBox, caption: Caption, kind: CaptionKind) -> float:
     """Points between the two, more on the unusual side; infinite where they don't share any width."""
     across, down = gaps(box, caption.bbox)
     if across > 0:
-        return math.inf
+        is_beside = box[1] <= caption.bbox[1] and caption.bbox[3] <= box[3] and across < _BESIDE_REACH
+        return across + _BESIDE_COST if is_beside else math.inf
     # Figures are captioned below and tables above far more often than not; worth a line or two of distance.
     is_below = caption.bbox[1] > box[1]
     return max(0.0, down) + (0.0 if is_below == (kind == "figure") else 20.0)

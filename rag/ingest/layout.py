@@ -4,6 +4,7 @@ All boxes here are in points of a page without /Rotate, origin at the crop box's
 rotated page upright before it is read (the layout model can't read text that runs sideways) and the boxes back after.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ from rag.types import BBox
 _SPACE_EM = 0.2
 # Points: what is thinner is a rule. Sides of the most complicated box (a rounded one has its corners as well).
 _RULE_WIDTH = 2.0
+# The layout model paints a page at 72 dpi: one of 5 x 5 m takes 1.5 GB. What is larger than A2 is shown to it at A4's size.
+_LARGEST_SIDE, _USUAL_SIDE = 1800.0, 842.0
 _BOX_SIDES = 6
 
 
@@ -71,9 +74,21 @@ def page_layout(page: pymupdf.Page) -> list[LayoutBox]:
     import pymupdf.layout
 
     pymupdf.layout.activate()
+    largest = max(page.rect.width, page.rect.height)
+    if largest <= _LARGEST_SIDE:
+        return _layout_boxes(page, 1.0)
+    scale = _USUAL_SIDE / largest
+    with pymupdf.open() as small:
+        copy = small.new_page(width=page.rect.width * scale, height=page.rect.height * scale)
+        copy.show_pdf_page(copy.rect, page.parent, page.number)
+        return _layout_boxes(small[0], scale)
+
+
+def _layout_boxes(page: pymupdf.Page, scale: float) -> list[LayoutBox]:
     page.get_layout()
     found = page.layout_information or []
-    return [LayoutBox((float(x0), float(y0), float(x1), float(y1)), str(kind)) for x0, y0, x1, y1, kind in found]
+    boxes = ((tuple(float(side) / scale for side in box), str(kind)) for *box, kind in found)
+    return [LayoutBox((x0, y0, x1, y1), kind) for (x0, y0, x1, y1), kind in boxes]
 
 
 # --- boxes -----------------------------------------------------------------------------------------------------------
@@ -239,7 +254,21 @@ def _read_rows(lines: Sequence[Line]) -> Iterator[tuple[list[Line], bool]]:
     for direction, turn in _UPRIGHT_TURNS.items():
         turned = [replace(line, bbox=turn(line.bbox)) for line in lines if _quarter(line.direction) == direction]
         for row in rows(turned):
-            yield row, direction == (1, 0)
+            yield _as_read(row), direction == (1, 0)
+
+
+def _as_read(row: list[Line]) -> list[Line]:
+    """The row from its start: where most of it is Arabic or Hebrew, that is the right; what runs to the right in it stays."""
+    if 2 * sum(map(_runs_left, row)) <= len(row):
+        return row
+    runs = [list(run) for _, run in groupby(row, key=_runs_left)]
+    return [line for run in reversed(runs) for line in (reversed(run) if _runs_left(run[0]) else run)]
+
+
+def _runs_left(line: Line) -> bool:
+    """Whether the first letter of the line is one of a script that is written from right to left."""
+    kinds = (unicodedata.bidirectional(char) for char in line.text)
+    return next((kind != "L" for kind in kinds if kind in ("L", "R", "AL")), False)
 
 
 # What makes a box of a line that runs in this direction one of a line that runs to the right.

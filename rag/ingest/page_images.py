@@ -108,7 +108,11 @@ def _opened(source: Path | bytes, name: str) -> Iterator[Image.Image]:
     except UnidentifiedImageError as error:
         raise DocumentError(f"{name} is no PNG, JPEG or TIFF image. Save it as one of these first.") from error
     except Image.DecompressionBombError as error:
-        raise DocumentError(f"{name} has too many pixels to be read ({error}). Scale it down.") from error
+        most = 2 * (Image.MAX_IMAGE_PIXELS or 0) / 1e6
+        raise DocumentError(
+            f"{name} has too many pixels: more than {most:,.0f} million are not read, whatever FUSEBOX_MAX_PIXELS says. "
+            "Scale it down."
+        ) from error
     except _FAULTS as error:
         raise DocumentError(f"{name} is damaged and can't be read ({error}). Save it anew.") from error
 

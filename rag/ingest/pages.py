@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -113,6 +114,8 @@ def _read_pdf(task: PageTask) -> tuple[PageContent, Shown]:
     page = load_page(pdf, task.number - 1, task.document)
     _check_images(page, task)
     content = read_page(page, task.document, vocabulary)
+    if content.is_blank and pdf.is_repaired:
+        content = replace(content, is_blank=False, note="Nothing is left on this page; the file is damaged.")
     if content.wants_ocr:
         content = _from_pixels(page, content, task.languages)
     return content, lambda bbox, dpi: render(page, bbox, dpi)
@@ -260,4 +263,17 @@ def _spans(text: str, regions: Sequence[Region]) -> dict[str, tuple[int, int]]:
 def _save(image: Image, file: Path, quality: int) -> None:
     if max(image.size) > _WEBP_MAX_SIDE:
         image.thumbnail((_WEBP_MAX_SIDE, _WEBP_MAX_SIDE))
-    image.save(file, "WEBP", quality=quality, method=4)
+    if image.mode == "RGB" and image.getextrema() == ((255, 255),) * 3:
+        file.write_bytes(_white(image.size))
+    else:
+        image.save(file, "WEBP", quality=quality, method=4)
+
+
+@lru_cache(maxsize=8)
+def _white(size: tuple[int, int]) -> bytes:
+    """An empty page is packed once: that takes longer than all else that is done for it."""
+    from PIL import Image
+
+    content = io.BytesIO()
+    Image.new("RGB", size, "white").save(content, "WEBP", quality=PAGE_QUALITY, method=4)
+    return content.getvalue()

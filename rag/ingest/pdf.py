@@ -4,10 +4,12 @@ import ctypes
 import re
 import sys
 from bisect import bisect
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 import pymupdf
@@ -46,8 +48,14 @@ _LEADERS = re.compile(r"(?:\s*\.){5,}")  # the dots between a contents entry and
 # MuPDF's own errors are no RuntimeErrors, and they can't be sent between processes.
 MUPDF_ERRORS = (RuntimeError, ValueError, pymupdf.mupdf.FzErrorBase)
 _HEADS = frozenset({"page-header", "page-footer"})
+_RUNNING = frozenset({"text", "list-item", "footnote"})
+# A row of a definition list or of a table has fewer words in a column.
+_LEAST_COLUMN_WORDS = 4
 _NO_READING = _HEADS | {"picture"}
 _LEAST_READABLE_SHARE = 0.5
+# Letters, and their share of the page's, that must run one way for the page to be read that way; and by how much it is turned.
+_LEAST_SIDEWAYS, _SIDEWAYS_SHARE = 60, 0.7
+_TURNS = {(1, 0): 0, (0, -1): 90, (-1, 0): 180, (0, 1): 270}
 # A page that is one picture and has fewer characters is a scan with a stamp on it.
 _LEAST_SCAN_SHARE, _LEAST_TEXT = 0.8, 200
 
@@ -121,8 +129,9 @@ def open_pdf(path: Path | str) -> pymupdf.Document:
             )
         pages = document.page_count
     except MUPDF_ERRORS as error:
+        fault = str(error).replace(str(path), path.name)  # where it lies on the disk is nobody's business
         raise DocumentError(
-            f"{path.name} is damaged and can't be opened ({error}). "
+            f"{path.name} is damaged and can't be opened ({fault}). "
             "Try to repair it, for example with `qpdf in.pdf out.pdf`."
         ) from error
     if pages == 0:
@@ -175,13 +184,16 @@ def read_page(page: pymupdf.Page, document_id: str, vocabulary: frozenset[str] =
     Raises `DocumentError` when the page itself is damaged; other pages may still be readable.
     """
     try:
-        if not page.rotation:
+        turn = _reading_turn(page)
+        if not turn:
             return _read_upright(page, document_id, page.number + 1, vocabulary)
         with pymupdf.open() as single:
             single.insert_pdf(page.parent, from_page=page.number, to_page=page.number)
+            single[0].set_rotation(turn)
+            frame = _rotation(single[0])
             _turn_upright(single[0])
             content = _read_upright(single[0], document_id, page.number + 1, vocabulary)
-        return turned_back(content, page)
+        return _turned_back(content, frame)
     except MUPDF_ERRORS as error:
         raise _damaged(page.number, document_id, error) from error
     finally:
@@ -196,6 +208,21 @@ def _release_memory() -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl has not
         if trim is not None:
             trim(0)
+
+
+def _reading_turn(page: pymupdf.Page) -> int:
+    """Degrees clockwise that make the unrotated page's text run to the right: /Rotate, but where most of the text runs
+    another way (a wide table on an upright page, a scan turned wrongly), what that asks for."""
+    letters: Counter[tuple[int, int]] = Counter()
+    for block in page.get_text("dict", flags=pymupdf.TEXTFLAGS_TEXT)["blocks"]:
+        for line in block.get("lines", ()):
+            if line["wmode"] == 0:  # else Chinese or Japanese columns, which stand upright
+                x, y = line["dir"]
+                letters[round(x), round(y)] += sum(len(span["text"]) for span in line["spans"])
+    ((direction, most),) = letters.most_common(1) or [((1, 0), 0)]
+    if most < _LEAST_SIDEWAYS or most < _SIDEWAYS_SHARE * letters.total():
+        return int(page.rotation)
+    return _TURNS.get(direction, int(page.rotation))
 
 
 def _turn_upright(page: pymupdf.Page) -> None:
@@ -236,7 +263,11 @@ def _rotation(page: pymupdf.Page) -> pymupdf.Matrix:
 
 def turned_back(content: PageContent, page: pymupdf.Page) -> PageContent:
     """What was read from the page as it is shown, with the boxes of the page before /Rotate."""
-    matrix = ~_rotation(page)
+    return _turned_back(content, _rotation(page))
+
+
+def _turned_back(content: PageContent, frame: pymupdf.Matrix) -> PageContent:
+    matrix = ~frame
 
     def turn(box: BBox) -> BBox:
         return tuple(pymupdf.Rect(box) * matrix)  # a quarter turn of a box is a box
@@ -253,12 +284,15 @@ def turned_back(content: PageContent, page: pymupdf.Page) -> PageContent:
 
 
 def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary: frozenset[str]) -> PageContent:
-    lines = page_lines(page)
-    layout = page_layout(page)
-    captions = find_captions(lines, layout, vocabulary)
+    is_readable = _readable_share(page) >= _LEAST_READABLE_SHARE
+    lines = page_lines(page) if is_readable else []
     marks = page_marks(page)
+    # The layout model takes half a second to find nothing on an empty page.
+    layout = page_layout(page) if lines or not _is_bare(marks) else []
+    captions = find_captions(lines, layout, vocabulary)
     figures = find_figures(page, layout, lines, marks, captions)
-    tables = [t for t in find_tables(page, layout) if not any(_overlap(t.bbox, f.bbox) > 0.5 for f in figures)]
+    tables = find_tables(page, layout) if lines else []
+    tables = [t for t in tables if not any(_overlap(t.bbox, f.bbox) > 0.5 for f in figures)]
     content = compose(
         PageParts(lines, layout, captions, figures, tables),
         document_id,
@@ -266,7 +300,7 @@ def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary:
         (page.rect.width, page.rect.height),
         vocabulary,
     )
-    unread = _unread(page, lines, marks, content.text, has_figures=bool(figures))
+    unread = _unread(page, lines, marks, content.text, has_figures=bool(figures)) if is_readable else _NO_UNICODE
     return replace(
         content,
         note=unread.note,
@@ -363,19 +397,25 @@ class _Unread(NamedTuple):
     is_blank: bool = False
 
 
+_NO_UNICODE = _Unread("The fonts of this page carry no Unicode map, so its text layer can't be read.", wants_ocr=True)
+
+
 def _unread(page: pymupdf.Page, lines: Sequence[Line], marks: Sequence[Mark], text: str, has_figures: bool) -> _Unread:
-    if not lines and all(mark.kind == "rule" for mark in marks):  # nothing, or crop marks
+    if not lines and _is_bare(marks):
         return _Unread("This page has no text layer: it is blank.", is_blank=True)
     if not lines:
         return _Unread("This page has no text layer (it is a picture, a scan perhaps).", wants_ocr=True)
-    if _readable_share(page) < _LEAST_READABLE_SHARE:
-        return _Unread("The fonts of this page carry no Unicode map, so its text layer can't be read.", wants_ocr=True)
     whole = _LEAST_SCAN_SHARE * area(tuple(page.rect))
     if len(text) < _LEAST_TEXT and any(mark.kind == "image" and area(mark.bbox) > whole for mark in marks):
         return _Unread("This page is a picture with hardly any text layer.", wants_ocr=True)
     if not text:  # perhaps it is drawn, and only a page number is set
         return _Unread("No running text was found on this page.", wants_ocr=not has_figures)
     return _Unread()
+
+
+def _is_bare(marks: Sequence[Mark]) -> bool:
+    """Whether there is nothing but crop marks."""
+    return all(mark.kind == "rule" for mark in marks)
 
 
 def _readable_share(page: pymupdf.Page) -> float:
@@ -425,7 +465,9 @@ def _drafts(
             min(holding, key=lambda draft: area(draft.bbox)).lines.append(line)
         else:
             loose.append(line)
-    ordered = [part for draft in boxes if draft.lines for part in _parted(draft, fixed)]
+    ordered = [
+        column for draft in boxes if draft.lines for part in _parted(draft, fixed) for column in _by_column(part)
+    ]
     extra = [*fixed, *_loose_drafts(loose)]
     for draft in sorted(extra, key=lambda draft: draft.bbox[1]):
         ordered.insert(_place(draft.bbox, ordered), draft)
@@ -464,6 +506,22 @@ def _parted(draft: _Draft, fixed: Sequence[_Draft]) -> list[_Draft]:
     for line in draft.lines:
         parts.setdefault(bisect(cuts, (line.bbox[1] + line.bbox[3]) / 2), []).append(line)
     return [_Draft(draft.kind, union(line.bbox for line in parts[key]), parts[key]) for key in sorted(parts)]
+
+
+def _by_column(draft: _Draft) -> list[_Draft]:
+    """A layout box cut along the gutter where it runs across two columns of running text, as it may when they are short."""
+    paired = [row for row in rows(draft.lines) if len(row) == 2 and row[0].direction == row[1].direction == (1.0, 0.0)]
+    if draft.kind not in _RUNNING or len(paired) < 2 or any(line.mono for line in draft.lines):
+        return [draft]
+    left, right = max(row[0].bbox[2] for row in paired), min(row[1].bbox[0] for row in paired)
+    words = [len(line.words) for row in paired for line in row]
+    sides = (
+        [line for line in draft.lines if line.bbox[2] <= left],
+        [line for line in draft.lines if line.bbox[0] >= right],
+    )
+    if left >= right or sum(map(len, sides)) < len(draft.lines) or median(words) < _LEAST_COLUMN_WORDS:
+        return [draft]
+    return [_Draft(draft.kind, union(line.bbox for line in side), side) for side in sides]
 
 
 def _loose_drafts(lines: Sequence[Line]) -> list[_Draft]:

@@ -19,7 +19,7 @@ from rag.ingest.limits import VARIABLES, Limits
 from rag.ingest.pages import PageTask, page_id, text_rows
 from rag.ingest.report import Report
 from rag.ingest.stage import shortened
-from rag.ingest.text import read_records
+from rag.ingest.text import drop_controls, read_records
 from rag.ingest.workers import Item
 from rag.types import Document
 
@@ -145,8 +145,8 @@ def _described(value: object) -> str:
 
 
 def _clean(text: str) -> str:
-    """On one line, and without lone surrogates, which can't be written as UTF-8."""
-    return fold_whitespace(text.encode("utf-8", "replace").decode("utf-8"))
+    """On one line, and without control characters and lone surrogates."""
+    return fold_whitespace(drop_controls(text))
 
 
 _DESCRIBED = ("title", "authors", "year", "licence", "copyright", "source")
@@ -158,16 +158,19 @@ _DESCRIBED = ("title", "authors", "year", "licence", "copyright", "source")
 @dataclass
 class Plan:
     """Opens sources into pages. ``documents`` fills up as the pages of streams are handed out; ``refuse`` is told what can't be
-    taken, and why."""
+    taken, and why; ``note`` what is odd about the rest."""
 
     images: Path
     refuse: Callable[[str], None]
     languages: str = "eng"
     limit: int | None = None
     limits: Limits = field(default_factory=Limits)
+    note: Callable[[str], None] = lambda line: None
     documents: dict[str, Document] = field(default_factory=dict)
     total: int | None = 0
     """Pages in all; None where a stream doesn't say."""
+    _files: dict[str, str] = field(default_factory=dict)
+    """SHA-256 -> name of a file taken."""
     _taken: int = 0
     _said: bool = False
 
@@ -222,6 +225,10 @@ class Plan:
 
     def _document(self, file: Path, pages: int, title: str) -> Document | None:
         """The document of a file of so many pages, if there is room for any of them."""
+        digest = files.sha256_of(file)
+        if twin := self._files.get(digest):
+            self.note(f"{file.name} has the same content as {twin} and was left out.")
+            return None
         name = document_id(file)
         if name in self.documents:
             raise DocumentError(f"{file.name}: another document is called {name!r} already; rename one of the files.")
@@ -229,9 +236,8 @@ class Plan:
         if not room:
             return None
         described = {"title": title, **read_descriptions(file.parent).get(file.name, {})}
-        self._add(
-            Document(id=name, file=_clean(file.name), pages=room, sha256=files.sha256_of(file), **described), file.name
-        )
+        self._add(Document(id=name, file=_clean(file.name), pages=room, sha256=digest, **described), file.name)
+        self._files[digest] = file.name
         self.total = None if self.total is None else self.total + room
         return self.documents[name]
 
@@ -255,6 +261,11 @@ class Plan:
 
         with open_pdf(source.path) as pdf:
             pages, title = pdf.page_count, _clean(str((pdf.metadata or {}).get("title") or ""))
+            is_repaired = pdf.is_repaired
+        if is_repaired:
+            self.note(
+                f"{source.path.name} is damaged and was read as far as it goes; pages, or parts of them, may be missing."
+            )
         return self._tasks(self._document(source.path, pages, title), source.path, "pdf")
 
     def image(self, source: Source) -> Iterator[Item]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pathlib import Path
 from rag.errors import DocumentError
 
 MAX_ID_CHARS = 200
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +82,10 @@ def _record(line: bytes, where: str) -> TextRecord:
     source, text = value["source"], value["text"]
     if not source.strip() or len(source) > MAX_ID_CHARS or not source.isprintable():
         raise DocumentError(f'{where}: "source" must be 1 to {MAX_ID_CHARS} printable characters.')
-    # A lone surrogate ("\ud800" in JSON) is no text and can't be written as UTF-8.
-    return TextRecord(source, text.encode("utf-8", "replace").decode("utf-8"))
+    return TextRecord(source, drop_controls(text))
+
+
+def drop_controls(text: str) -> str:
+    """The text without ASCII's control characters that are no white space, and with "?" for a lone surrogate ("\\ud800" in
+    JSON), which can't be written as UTF-8."""
+    return _CONTROLS.sub("", text.encode("utf-8", "replace").decode("utf-8"))

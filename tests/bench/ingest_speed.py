@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,8 @@ def copies(folder: Path, pages: int) -> None:
     while copied < pages:
         for file in DOCUMENTS:
             if copied < pages:
-                shutil.copyfile(file, folder / f"{file.stem}-{turn}.pdf")
+                # With a remark at its end, as the same file is not taken twice.
+                (folder / f"{file.stem}-{turn}.pdf").write_bytes(file.read_bytes() + b"\n%% copy %d\n" % turn)
                 with pymupdf.open(file) as pdf:
                     copied += pdf.page_count
         turn += 1
