@@ -13,6 +13,7 @@ from rag.corpus import Corpus
 from rag.errors import FuseboxError, UsageError
 from rag.graph import MODES, Mode
 from rag.types import Fact, Trace
+from ui.handlers import Handlers
 from ui.shelf import Shelf
 from ui.views import graph
 
@@ -33,6 +34,7 @@ class GraphDesk:
     """Answers the graph column's clicks from the session's trace and its corpus. What a browser sends is not trusted."""
 
     shelf: Shelf
+    admit: Callable[[gr.Request], None] = lambda request: None
 
     def answer(self, request: gr.Request, trace: Trace | None, event: gr.EventData) -> Reply:
         """Answer one click: ``{"fact": "triple:N"}``, ``{"around": "q:N" | "s:N" | "o:N"}`` (an entity of the question,
@@ -43,6 +45,7 @@ class GraphDesk:
         try:
             if trace is None or not kind:
                 raise UsageError("There is no answer to look into yet; ask something first.")
+            self.admit(request)
             corpus = self.shelf.named(trace.corpus_id, str(request.session_hash))
             return _ANSWERS[kind](trace, corpus, wanted[kind])
         except FuseboxError as error:
@@ -59,10 +62,12 @@ def would_send(trace: Trace, corpus: Corpus, mode: Mode) -> tuple[Fact, ...]:
     return tuple(fact for fact in found if graph.item_of(fact) not in left_out)[: system.max_facts]
 
 
-def wire(shelf: Shelf, trace: gr.State, mode: gr.Radio, quiet: Mapping[str, Any]) -> None:
+def wire(handlers: Handlers, trace: gr.State, mode: gr.Radio, quiet: Mapping[str, Any]) -> None:
     """The hidden component through which the column asks and is answered; ``mode`` is the control of the graph mode."""
     desk = gr.HTML("", elem_id="graph-desk", apply_default_css=False, js_on_load=ON_LOAD)
-    asking = desk.click(GraphDesk(shelf).answer, [trace], [desk, mode], trigger_mode="always_last", **quiet)
+    asking = desk.click(
+        GraphDesk(handlers.shelf, handlers.admit).answer, [trace], [desk, mode], trigger_mode="always_last", **quiet
+    )
     asking.then(None, js="() => window.fusebox.showGraph()", **quiet)
 
 

@@ -91,8 +91,7 @@ class Handlers:
         stop = self._stops[session] = threading.Event()
         self._next_turn(session)
         try:
-            if self.desk is not None:
-                self.desk.admit(request)
+            self.admit(request)
             running = _Running(self.spec(generator), self.shelf.of(session), stop)
             system = system_of(with_graph, with_visual, dict(zip(KNOBS, settings, strict=True)))
             turn = self.turn(session)
@@ -248,14 +247,22 @@ class Handlers:
         """A bug, not a ``FuseboxError``: the page says so and can be used again."""
         return self._update(answer=answer.problem(words.BUG), **_idle())
 
+    def admit(self, request: gr.Request) -> None:
+        """Let a session's event pass.
+
+        Raises:
+            UsageError: the session has keys or documents of its own, and the event comes from another browser than they.
+        """
+        if self.desk is not None:
+            self.desk.admit(request)
+
     def open_page(self, request: gr.Request, trace: Trace | None, event: gr.EventData) -> str:
         """The viewer's content for the page, item or crop that was clicked; what a browser sends is not trusted."""
         sent = getattr(event, "_data", None)
         wanted = sent if isinstance(sent, Mapping) else {}
         try:
             session = str(request.session_hash)
-            if self.desk is not None:
-                self.desk.admit(request)
+            self.admit(request)
             corpus = self.shelf.named(trace.corpus_id, session) if trace is not None else self.shelf.of(session)
             return viewed(trace, corpus, wanted)
         except FuseboxError as error:

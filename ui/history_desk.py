@@ -92,6 +92,10 @@ class HistoryDesk:
         sent = getattr(event, "_data", None)
         wanted = sent if isinstance(sent, Mapping) else {}
         try:
+            self.handlers.admit(request)
+        except FuseboxError as error:  # nothing of another browser's session is shown
+            return gr.skip(), history.render((), told=str(error), bad=True), *_skips(len(OUTPUTS) + 5 + len(KNOBS))
+        try:
             trace = self._found(wanted, entries)
             corpus = self.handlers.shelf.named(trace.corpus_id, str(request.session_hash))
             traces.check_against(trace, corpus)

@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from rag.errors import UsageError
 from rag.types import Trace
 from ui import text as words
 from ui.handlers import Handlers
@@ -34,10 +35,14 @@ class PromptDesk:
         """What the card does."""
         card.click(self.compare, [trace, entries], card, show_progress="hidden", api_visibility="private", queue=False)
 
-    def compare(self, trace: Trace | None, entries: Sequence[Entry], event: gr.EventData) -> Any:
+    def compare(self, request: gr.Request, trace: Trace | None, entries: Sequence[Entry], event: gr.EventData) -> Any:
         """The prompt as sent, or (``{"compare": true}``) against that of the ask before; what a browser sends is not trusted."""
         if trace is None or trace.prompt is None:
             return gr.skip()
+        try:
+            self.handlers.admit(request)
+        except UsageError:
+            return gr.skip()  # another browser's session
         sent = getattr(event, "_data", None)
         tokens = self.handlers.tokens(trace, self.handlers.spec_of(trace))
         if not (isinstance(sent, Mapping) and sent.get("compare") is True):

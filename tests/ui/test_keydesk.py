@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from rag.corpus import Corpus
 from rag.errors import UsageError
+from rag.generators.registry import GENERATORS
 from rag.keys import MAX_SESSIONS, SessionKeys
+from rag.pipeline import ask
+from rag.systems import SYSTEMS
+from ui.graph_desk import GraphDesk
+from ui.handlers import KNOBS, Handlers
+from ui.history_desk import HistoryDesk
 from ui.keydesk import COOKIE, KEY_URL, MAX_BODY_BYTES, KeyDesk
+from ui.prompt_desk import PromptDesk
+from ui.shelf import Shelf
+from ui.views.history import Entry
 
 KEY = "canary-key-7f3a9c"
 SENT = {"session": "s1", "variable": "OPENAI_API_KEY", "key": KEY}
@@ -144,3 +155,27 @@ def test_a_session_whose_owner_is_no_longer_known_has_no_key_either() -> None:
     for number in range(MAX_SESSIONS):
         opened.take(f"s{number}", "OPENAI_API_KEY", "", "cookie-2")
     assert held(keys, "first") is None
+
+
+def test_no_event_of_the_page_answers_another_browser(small: Corpus) -> None:
+    """Whoever learns a session's name sees nothing of it: every desk asks the key desk first."""
+    opened, _ = desk()
+    opened.take("victim", "OPENAI_API_KEY", KEY, "the victim's token")
+    handlers = Handlers(Shelf(small), GENERATORS, desk=opened)
+    stranger = SimpleNamespace(session_hash="victim", request=SimpleNamespace(cookies={COOKIE: "another token"}))
+    *_, trace = ask("How many patients did the glioma trial enroll?", SYSTEMS["+both"], GENERATORS["extractive"], small)
+    entries = (Entry.of(trace),)
+    secret = ("37 patients", "glioma", trace.id)
+
+    def event(**data: object) -> SimpleNamespace:
+        return SimpleNamespace(_data=data)
+
+    knobs = [getattr(SYSTEMS["+both"], name) for name in KNOBS]
+    replies = [
+        *HistoryDesk(handlers).restore(stranger, entries, trace, event(restore=trace.id)),
+        PromptDesk(handlers).compare(stranger, trace, entries, event(compare=True)),
+        *GraphDesk(handlers.shelf, handlers.admit).answer(stranger, trace, event(fact="triple:0")),
+        handlers.open_page(stranger, trace, event(page="glioma_p001")),
+        *[cell for update in handlers.ask(stranger, "Why?", True, True, "extractive", *knobs) for cell in update],
+    ]
+    assert not [reply for reply in replies if any(word in str(reply) for word in secret)]

@@ -85,7 +85,7 @@ def test_the_view_tells_what_changed_and_by_how_many_tokens(small: Corpus) -> No
 
 def _compare(entries: tuple[Entry, ...], shown: Trace | None, data: object, corpus: Corpus) -> object:
     desk = PromptDesk(Handlers(Shelf(corpus)))
-    return desk.compare(shown, entries, SimpleNamespace(_data=data))  # type: ignore[arg-type]
+    return desk.compare(SimpleNamespace(session_hash="s"), shown, entries, SimpleNamespace(_data=data))  # type: ignore[arg-type]
 
 
 def test_the_previous_ask_is_the_one_before_in_the_history(small: Corpus) -> None:

@@ -118,7 +118,7 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
         handlers.open_page, [trace], viewer, show_progress="hidden", api_visibility="private", queue=False
     )
     opening.then(None, js="() => window.fusebox.showPage()", **quiet)
-    graph_desk.wire(handlers.shelf, trace, controls["graph_mode"], quiet)
+    graph_desk.wire(handlers, trace, controls["graph_mode"], quiet)
     _agree(controls, quiet)
     page.load(handlers.session, None, _html("", "session"), **quiet)
     page.unload(handlers.leave)
