@@ -260,3 +260,9 @@ def test_scripts_that_run_otherwise_are_left_as_they_are(text: str) -> None:
     downwards = tuple(Word(i, i + 1, (10.0, 10.0 + 10 * i, 20.0, 18.0 + 10 * i)) for i in range(3))
     assert marks.turn(leftwards, text) == marks.turn(downwards, text) == 0
     assert marks.turn(leftwards, "abc") == 180 and marks.turn(downwards, "abc") == 270 and marks.turn((), "") == 0
+
+
+def test_credits_of_any_length_leave_room_for_the_page(small: Corpus) -> None:
+    document = replace(next(iter(small.documents.values())), authors="<i>" * 2_000, licence="L" * 5_000)
+    told = page.credit(document)
+    assert len(told) < 5_000 and "<i>" not in told and "&lt;i&gt;" in told

@@ -12,11 +12,12 @@ from rag.statement import stated
 from rag.types import BBox, Branch, Document, Page, Trace, Triple, Word
 from ui import text as words
 from ui.views import marks
-from ui.views.markup import BRANCH_OF_TAG, data_uri, esc, page_label, tags_by_item
+from ui.views.markup import BRANCH_OF_TAG, bdi, data_uri, esc, page_label, shorten, tags_by_item
 
 LEGEND: dict[Branch, str] = {"text": "chunk", "graph": "fact's sentence", "visual": "figure or table"}
 
 RING_PT = 2.5
+MAX_CREDIT_CHARS = 300
 MAX_LABELS = 8
 """Labels that the legend names one by one; beyond, it counts."""
 
@@ -369,8 +370,8 @@ def _foot(page: Page, corpus: Corpus) -> str:
 
 
 def credit(document: Document) -> str:
-    """Authors, year and licence in one line."""
+    """Authors, year and licence, short; About holds them whole."""
     parts = [
         part for part in (document.authors, document.year, document.licence and f"licence {document.licence}") if part
     ]
-    return " · ".join(f"<bdi>{esc(part)}</bdi>" for part in parts)
+    return " · ".join(bdi(shorten(part, MAX_CREDIT_CHARS)) for part in parts)
