@@ -198,8 +198,8 @@ class GraphEvidence:
     entities: tuple[str, ...]
     facts: tuple[Fact, ...]
     rejected: tuple[RejectedFact, ...]
-    rejected_counts: Mapping[str, int]
-    mode: str
+    rejected_counts: Mapping[RejectionReason, int]
+    mode: Literal["provenance", "open"]
 
 
 @dataclass(frozen=True, slots=True)

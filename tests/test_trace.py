@@ -104,6 +104,8 @@ def test_a_field_that_is_left_out_has_its_default(trace: Trace) -> None:
         (("timings_ms", "text"), float("-inf"), "-Infinity is no number"),
         (("timings_ms", "text"), -1.5, r"timings_ms\.text: -1\.5 is below 0"),
         (("generation", "latency_ms"), -0.1, r"latency_ms: -0\.1 is below 0"),
+        (("evidence", "graph", "mode"), "<b>", r"evidence\.graph\.mode: "),
+        (("evidence", "graph", "rejected_counts"), {"<b>": 1}, r"evidence\.graph\.rejected_counts\.<b>"),
         (("format",), 2, "format 2"),
         (("format",), True, r"format: .*valid integer"),
         (("format",), 1.0, r"format: .*valid integer"),

@@ -195,16 +195,17 @@ def _layers(data: Mapping[str, Any], found: GraphEvidence) -> str:
     drawn: dict[str, int] = {}
     for edge in data["edges"]:
         drawn[edge["kind"]] = drawn.get(edge["kind"], 0) + 1
+    dropped: dict[str, int] = dict(found.rejected_counts.items())
     rows = []
     for kind in DASHES:
         if kind not in drawn and kind != "neighbour":
             continue
-        if kind not in found.rejected_counts:
+        if kind not in dropped:
             count = f" <b>{drawn[kind]}</b>" if kind in drawn else ""
             only = ' class="fb-around-only"' if kind == "neighbour" else ""
             rows.append(f"<span{only}>{_line(kind)}{esc(kind)}{count}</span>")
             continue
-        total = found.rejected_counts[kind]
+        total = dropped[kind]
         count = f"{drawn[kind]} of {total:,}" if drawn[kind] < total else f"{total:,}"
         checked = " checked" if kind in data["on"] else ""
         box = f'<input type="checkbox" data-layer="{esc(kind)}"{checked}>'
