@@ -166,22 +166,9 @@ def assign_captions(
         if chosen[b] is None and c not in used:
             chosen[b] = captions[c]
             used.add(c)
-    for _, b, c in pairs:
-        if chosen[b] is None and any(
-            chosen[o] is captions[c] and gaps(boxes[b], boxes[o])[1] < 0 < -gaps(boxes[b], captions[c].bbox)[0]
-            for o in range(len(boxes))
-        ):
-            chosen[b] = captions[c]
-    for caption in captions:
-        without = [
-            (_distance(box, caption, caption.kind), b)
-            for b, box in enumerate(boxes)
-            if chosen[b] is None and kinds[b] == caption.kind and gaps(box, caption.bbox)[0] < 0
-        ]
-        for _, b in sorted(without)[: len(_LIST_MARK.split(caption.number)) - chosen.count(caption)]:
-            chosen[b] = caption
+    _share(chosen, boxes, kinds, captions, [(b, captions[c]) for _, b, c in pairs])
     figures = [box for box, kind in zip(boxes, kinds, strict=True) if kind == "figure"]
-    spare = [caption for c, caption in enumerate(captions) if caption.kind == "figure" and c not in used]
+    spare = [caption for caption in captions if caption.kind == "figure" and caption not in chosen]
     for b, box in enumerate(boxes):
         if kinds[b] == "table" and chosen[b] is None:
             fitting = [
@@ -192,6 +179,31 @@ def assign_captions(
             ]
             chosen[b] = min(fitting, key=lambda caption: _distance(box, caption, "figure"), default=None)
     return chosen
+
+
+def _share(
+    chosen: list[Caption | None],
+    boxes: Sequence[BBox],
+    kinds: Sequence[CaptionKind],
+    captions: Sequence[Caption],
+    pairs: Sequence[tuple[int, Caption]],
+) -> None:
+    """Give the captions in `chosen` to boxes without one: to a neighbour in the row, and where several are named."""
+    for b, caption in pairs:
+        row = [o for o in range(len(boxes)) if chosen[o] is caption and gaps(boxes[b], boxes[o])[1] < 0]
+        if chosen[b] is None and row and gaps(boxes[b], caption.bbox)[0] < 0:
+            chosen[b] = caption
+    for caption in captions:
+        named = len(_LIST_MARK.split(caption.number))
+        while named > 1 and chosen.count(caption) < named:
+            without = [
+                (_distance(box, caption, caption.kind), b)
+                for b, box in enumerate(boxes)
+                if chosen[b] is None and kinds[b] == caption.kind and gaps(box, caption.bbox)[0] < 0
+            ]
+            if not without:
+                break
+            chosen[min(without)[1]] = caption
 
 
 def _distance(box: BBox, caption: Caption, kind: CaptionKind) -> float:

@@ -7,6 +7,7 @@ import pytest
 
 from rag.ingest.captions import Caption, assign_captions, find_captions
 from rag.ingest.layout import LayoutBox, page_layout, page_lines
+from rag.types import BBox
 from tests.ingest.pages import blank, corpus_page, reopened, write_text
 
 
@@ -20,6 +21,7 @@ def captions_of(page: pymupdf.Page, layout: list[LayoutBox] | None = None) -> li
         ("Figure 3: Survival of two arms.", "figure", "3"),
         ("Fig. 2.1. Survival of two arms.", "figure", "2.1"),
         ("Table A-2: Patients by arm", "table", "A-2"),
+        ("Figures 5 and 6: Survival of two arms.", "figure", "5 and 6"),
         ("TABLE IV. Patients by arm", "table", "IV"),
     ],
 )
@@ -92,6 +94,29 @@ def test_text_between_keeps_a_caption_from_a_figure() -> None:
     caption = Caption((100, 300, 400, 312), "Figure 1: a", "figure", "1")
     assert assign_captions([figure], ["figure"], [caption], [(100, 262, 400, 290)]) == [None]
     assert assign_captions([figure], ["figure"], [caption], [(420, 262, 500, 290)]) == [caption]
+
+
+def test_a_caption_of_two_numbers_goes_to_two_figures_and_no_table() -> None:
+    boxes: list[BBox] = [(100, 100, 400, 200), (100, 300, 400, 400), (100, 480, 400, 560)]
+    caption = Caption((100, 420, 400, 432), "Figures 5 and 6: a", "figure", "5 and 6")
+    prose: list[BBox] = [(100, 220, 400, 280)]
+    assert assign_captions(boxes, ["figure", "figure", "table"], [caption], prose) == [caption, caption, None]
+    one = Caption((100, 420, 400, 432), "Figure 5: a", "figure", "5")
+    assert assign_captions(boxes[:2], ["figure", "figure"], [one], prose) == [None, one]
+
+
+def test_figures_in_a_row_share_the_caption_below_both() -> None:
+    boxes: list[BBox] = [(100, 100, 200, 200), (300, 100, 400, 200), (500, 100, 560, 200)]
+    caption = Caption((120, 220, 380, 232), "Figure 5: a", "figure", "5")
+    assert assign_captions(boxes, ["figure"] * 3, [caption], []) == [caption, caption, None]
+
+
+def test_a_caption_beside_is_taken_where_there_is_none_below() -> None:
+    figure: BBox = (100, 100, 300, 300)
+    beside = Caption((320, 180, 420, 204), "Figure 5: a", "figure", "5")
+    below = Caption((100, 310, 300, 322), "Figure 6: a", "figure", "6")
+    assert assign_captions([figure], ["figure"], [beside], []) == [beside]
+    assert assign_captions([figure], ["figure"], [beside, below], []) == [below]
 
 
 def test_a_table_caption_never_goes_to_a_figure() -> None:

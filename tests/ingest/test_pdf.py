@@ -225,7 +225,7 @@ def test_the_vocabulary_leaves_out_the_halves_of_broken_words() -> None:
 def test_a_blank_page_reads_as_nothing() -> None:
     content = read_page(reopened(blank()), "blank")
     assert (content.regions, content.text, content.crops) == ((), "", ())
-    assert content.note == "This page has no text layer."
+    assert content.note == "This page has no text layer: it is blank."
 
 
 # --- pixels ----------------------------------------------------------------------------------------------------------
