@@ -38,6 +38,8 @@ MAX_SESSIONS = 20
 """Sessions that may have documents here at the same time; with the limits of one, what uploads can take of the disk."""
 IDLE_S = 600
 """Files of which no corpus is made are removed after this time."""
+RECEIVE_S = 600
+"""One file has to come in within this time."""
 
 _PREFIX = "fusebox-uploads"
 _roots: set[Path] = set()
@@ -146,11 +148,14 @@ class Uploads:
         try:
             received = 0
             with place.open("wb") as file:
-                async for piece in request.stream():
-                    received += len(piece)
-                    if received > size:  # the room was given for what was stated
-                        raise UsageError(_NOT_READ)
-                    await asyncio.to_thread(_write, file, piece)
+                async with asyncio.timeout(RECEIVE_S):  # TimeoutError is an OSError
+                    async for piece in request.stream():
+                        received += len(piece)
+                        if received > size:  # the room was given for what was stated
+                            raise UsageError(_NOT_READ)
+                        if self._batches.get(session) is not batch:  # deleted, and open it would still take room
+                            raise UsageError(_CUT)
+                        await asyncio.to_thread(_write, file, piece)
             if received < size:
                 raise UsageError(_CUT)
         except (UsageError, ClientDisconnect, OSError) as error:
@@ -197,9 +202,11 @@ class Uploads:
         return batch
 
     def _refuse(self, session: str, batch: Batch) -> None:
+        """Delete a batch, unless it is somebody else's by now."""
         with self._lock:
-            if self._batches.get(session) is batch:
-                del self._batches[session]
+            if self._batches.get(session) is not batch:
+                return
+            del self._batches[session]
         _delete(batch)
 
     def hand_over(self, session: str) -> Batch:

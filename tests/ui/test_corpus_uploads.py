@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+import httpx
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
@@ -151,6 +153,42 @@ def test_files_of_which_nothing_is_made_go(temporary: Path, monkeypatch: pytest.
     uploads = opened()
     client(uploads).post(UPLOAD_URL, content=PDF, headers=headers())
     assert gone.wait(30)
+    assert left(temporary) == []
+
+
+async def sent_in_halves(uploads: Uploads, meanwhile: Callable[[], object]) -> httpx.Response:
+    """The reply to a file, between whose halves something happens."""
+
+    async def halves() -> AsyncIterator[bytes]:
+        yield PDF[:5]
+        meanwhile()
+        yield PDF[5:]
+
+    transport = httpx.ASGITransport(Starlette(routes=[uploads.route()]))
+    async with httpx.AsyncClient(transport=transport, base_url="http://here") as browser:
+        sent = headers(content_length=str(len(PDF)))
+        return await browser.post(UPLOAD_URL, content=halves(), headers=sent)
+
+
+def test_a_file_whose_batch_was_deleted_is_not_received_further(temporary: Path) -> None:
+    uploads = opened()
+    reply = asyncio.run(sent_in_halves(uploads, lambda: uploads.forget("s1")))
+    assert reply.status_code == 400 and "cut off" in reply.json()["error"]
+    assert left(temporary) == []
+
+
+def test_what_a_corpus_is_made_of_is_not_deleted_by_a_late_file() -> None:
+    uploads = opened()
+    batches: list[module.Batch] = []
+    reply = asyncio.run(sent_in_halves(uploads, lambda: batches.append(uploads.hand_over("s1"))))
+    assert reply.status_code == 400
+    assert batches[0].folder.is_dir()
+
+
+def test_a_file_that_never_ends_is_given_up(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RECEIVE_S", 0)
+    reply = client(opened()).post(UPLOAD_URL, content=PDF, headers=headers())
+    assert reply.status_code == 400 and "cut off" in reply.json()["error"]
     assert left(temporary) == []
 
 
