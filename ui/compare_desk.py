@@ -137,6 +137,7 @@ class CompareDesk:
         if trace is None:
             raise gr.Error("This cell is no longer here; compare again, then open it.", print_exception=False)
         try:
+            self.handlers.admit(request)
             views = self.handlers.show(trace, str(request.session_hash))
         except FuseboxError as error:
             raise gr.Error(str(error), print_exception=False) from error

@@ -11,7 +11,7 @@ import gradio as gr
 
 from rag import link as links
 from rag import trace as traces
-from rag.errors import FuseboxError, TraceError
+from rag.errors import FuseboxError, TraceError, UsageError
 from rag.systems import SYSTEMS, preset_for
 from rag.types import System, Trace
 from ui import text as words
@@ -78,8 +78,17 @@ class HistoryDesk:
             self.keep, [trace, entries], [entries, card], show_progress="hidden", api_visibility="private", queue=False
         )
 
-    def keep(self, trace: Trace | None, entries: Entries) -> tuple[Entries, str]:
-        """The history with the answer just given; a question that found nothing to say leaves it as it is."""
+    def keep(self, request: gr.Request, trace: Trace | None, entries: Entries) -> tuple[Any, Any]:
+        """The history with the answer just given, on its way to the page."""
+        try:
+            self.handlers.admit(request)
+        except UsageError:
+            return gr.skip(), gr.skip()  # another browser's session
+        return self._kept(trace, entries)
+
+    @staticmethod
+    def _kept(trace: Trace | None, entries: Entries) -> tuple[Entries, str]:
+        """The history with this answer; a question that found nothing to say leaves it as it is."""
         shown = trace.id if trace is not None else ""
         if trace is not None and trace.generation is not None and all(entry.id != trace.id for entry in entries):
             entries = (*entries, Entry.of(trace))[-MAX_ENTRIES:]
@@ -104,7 +113,7 @@ class HistoryDesk:
             kept = shown.id if shown is not None else ""
             return entries, history.render(entries, kept, str(error), bad=True), *_skips(len(OUTPUTS) + 5 + len(KNOBS))
         loaded = "trace" in wanted
-        entries, card = self.keep(trace, entries)
+        entries, card = self._kept(trace, entries)
         if loaded:
             card = history.render(entries, trace.id, words.TRACE_LOADED)
         return entries, card, *views, *self.controls(trace.question, trace.system, trace.generator)

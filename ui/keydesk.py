@@ -106,10 +106,9 @@ class KeyDesk:
             raise UsageError(_NOT_YOURS)
 
     def forget(self, session: str) -> None:
-        """Drop a session's keys: its page was closed."""
-        with self._lock:
-            self._owners.pop(session, None)
-            self._keys.forget(session)
+        """Drop a session's keys: its page was closed. It stays bound to its browser, since its answers outlive the page and anybody
+        who knows its name can say that it was closed."""
+        self._keys.forget(session)
 
     def bind(self, session: str, token: str) -> None:
         """Bind a session to the browser that has ``token`` in its cookie.

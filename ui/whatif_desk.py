@@ -135,6 +135,10 @@ class WhatIfDesk:
         """The answer of the panel becomes the one on the page."""
         if found is None:
             return self.handlers.unchanged()
+        try:
+            self.handlers.admit(request)
+        except UsageError:
+            return self.handlers.unchanged()  # another browser's session
         return self.handlers.show(found, str(request.session_hash))
 
     # --- influence ---------------------------------------------------------------------------------------------------
@@ -196,8 +200,7 @@ class WhatIfDesk:
 
     def _admitted(self, request: gr.Request, trace: Trace) -> tuple[GeneratorSpec, Access]:
         """The generator that answered, and this session's way to it."""
-        if self.handlers.desk is not None:
-            self.handlers.desk.admit(request)
+        self.handlers.admit(request)
         return self.handlers.spec(trace.generator), self.handlers.access.for_session(str(request.session_hash))
 
 

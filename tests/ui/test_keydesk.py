@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
@@ -15,6 +16,7 @@ from rag.generators.registry import GENERATORS
 from rag.keys import MAX_SESSIONS, SessionKeys
 from rag.pipeline import ask
 from rag.systems import SYSTEMS
+from ui.compare_desk import CompareDesk
 from ui.graph_desk import GraphDesk
 from ui.handlers import KNOBS, Handlers
 from ui.history_desk import HistoryDesk
@@ -22,6 +24,7 @@ from ui.keydesk import COOKIE, KEY_URL, MAX_BODY_BYTES, KeyDesk
 from ui.prompt_desk import PromptDesk
 from ui.shelf import Shelf
 from ui.views.history import Entry
+from ui.whatif_desk import WhatIfDesk
 
 KEY = "canary-key-7f3a9c"
 SENT = {"session": "s1", "variable": "OPENAI_API_KEY", "key": KEY}
@@ -159,7 +162,7 @@ def test_a_session_whose_owner_is_no_longer_known_has_no_key_either() -> None:
 
 def test_no_event_of_the_page_answers_another_browser(small: Corpus) -> None:
     """Whoever learns a session's name sees nothing of it: every desk asks the key desk first."""
-    opened, _ = desk()
+    opened, keys = desk()
     opened.take("victim", "OPENAI_API_KEY", KEY, "the victim's token")
     handlers = Handlers(Shelf(small), GENERATORS, desk=opened)
     stranger = SimpleNamespace(session_hash="victim", request=SimpleNamespace(cookies={COOKIE: "another token"}))
@@ -176,6 +179,13 @@ def test_no_event_of_the_page_answers_another_browser(small: Corpus) -> None:
         PromptDesk(handlers).compare(stranger, trace, entries, event(compare=True)),
         *GraphDesk(handlers.shelf, handlers.admit).answer(stranger, trace, event(fact="triple:0")),
         handlers.open_page(stranger, trace, event(page="glioma_p001")),
+        *HistoryDesk(handlers).keep(stranger, trace, entries),
+        *WhatIfDesk(handlers).show(stranger, trace),
         *[cell for update in handlers.ask(stranger, "Why?", True, True, "extractive", *knobs) for cell in update],
     ]
     assert not [reply for reply in replies if any(word in str(reply) for word in secret)]
+    with pytest.raises(gr.Error, match="another browser"):
+        CompareDesk(handlers).open_cell(stranger, (trace,), event(cell="0"))
+    handlers.leave(stranger)  # as anybody can make Gradio believe
+    assert held(keys, "victim") is None
+    assert trace.id not in str(HistoryDesk(handlers).restore(stranger, entries, None, event(restore=trace.id)))
