@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ui.tabs.explore import Explore
 
 MAX_ENTRIES = 20
+MAX_PACKED_BYTES = 4_000_000
+"""Of all entries of a session; an answer of the usual length takes some 10 kB, a loaded trace may take a thousand times that."""
 
 ON_LOAD = "window.fusebox.onHistory = (wanted) => trigger('click', wanted);"
 
@@ -92,6 +94,8 @@ class HistoryDesk:
         shown = trace.id if trace is not None else ""
         if trace is not None and trace.generation is not None and all(entry.id != trace.id for entry in entries):
             entries = (*entries, Entry.of(trace))[-MAX_ENTRIES:]
+            while len(entries) > 1 and sum(len(entry.packed) for entry in entries) > MAX_PACKED_BYTES:
+                entries = entries[1:]
         return entries, history.render(entries, shown)
 
     def restore(
@@ -137,9 +141,10 @@ class HistoryDesk:
         found = links.read(query, self.handlers.generators)
         if found.empty:
             return _skips(6 + len(KNOBS))
-        told = " ".join(found.problems) or words.LINK_FOLLOWED
+        problems = (*found.problems, *_not_on_page(found.system))
+        told = " ".join(problems) or words.LINK_FOLLOWED
         controls = self.controls(found.question, found.system or SYSTEMS[DEFAULT_SYSTEM], found.generator)
-        return history.render((), told=told, bad=bool(found.problems)), *controls
+        return history.render((), told=told, bad=bool(problems)), *controls
 
     def controls(self, question: str, system: System, generator: str) -> tuple[Any, ...]:
         """Values for ``Explore.restored``. What the page's controls can't show keeps its value."""
@@ -153,6 +158,15 @@ class HistoryDesk:
             generator if known else gr.skip(),
             *(getattr(system, name) for name in KNOBS),
         )
+
+
+def _not_on_page(system: System | None) -> Iterator[str]:
+    """A sentence for each setting that a link changes and the page has no control for."""
+    if system is not None:
+        usual = SYSTEMS.get(system.name, SYSTEMS[DEFAULT_SYSTEM])
+        for name, value in links.settings_of(system).items():
+            if name not in KNOBS and value != getattr(usual, name):
+                yield f"Not followed from the link: {name} has no control on this page; the command line has it."
 
 
 def _skips(count: int) -> tuple[Any, ...]:
