@@ -32,7 +32,7 @@
   }
   function figure(box) {
     const style = getComputedStyle(document.body);
-    const { data, layout } = coloured(JSON.parse(box.nextElementSibling.textContent), style);
+    const { data, layout } = coloured(JSON.parse(box.nextElementSibling.content.textContent), style);
     layout.font = { ...layout.font, family: style.fontFamily };
     return { data, layout, style };
   }

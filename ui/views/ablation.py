@@ -48,7 +48,7 @@ def chart(one: Chart) -> str:
     return (
         f'<figure class="fb-card fb-chart-card{wide}"><figcaption><header><h4>{esc(one.title)}</h4><span>{buttons}</span></header>{hint}'
         f'</figcaption><div class="fb-chart" style="height:{height}px" data-name="{esc(one.name)}" data-title="{esc(one.title)}"'
-        f' data-note="{esc(one.note)}"></div><script type="application/json">{_figure_json(one.figure)}</script>'
+        f' data-note="{esc(one.note)}"></div><template>{_figure_json(one.figure)}</template>'
         f"{_legend(one.figure)}</figure>"
     )
 
@@ -63,7 +63,7 @@ def _legend(figure: go.Figure) -> str:
 
 
 def _figure_json(figure: go.Figure) -> str:
-    """The figure as JSON that can stand in a script element, which it can't end: it holds names of documents and models."""
+    """The figure as JSON without any sign that HTML would take for its own: it holds names of documents and models."""
     found = str(figure.to_json(engine="json"))
     return found.translate({ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&"})
 
