@@ -64,7 +64,7 @@ class Shelf:
     def __init__(self, *corpora: Corpus, folders: Iterable[Path] = (), encoder_id: str = "") -> None:
         self._default, self._encoder_id = corpora[0], encoder_id
         shared = [_Shared(Choice(c.id, c.manifest.name), c.root, c) for c in corpora]
-        shared += [_Shared(_choice(folder), folder) for folder in folders]
+        shared += [_Shared(_choice(folder, number), folder) for number, folder in enumerate(folders, start=1)]
         self._shared: dict[str, _Shared] = {}
         for one in shared:
             self._shared.setdefault(one.choice.id, one)
@@ -230,10 +230,11 @@ def _delete(own: Iterable[_Own]) -> None:
         thumbnail.cache_clear()  # pictures of the documents are in it
 
 
-def _choice(folder: Path) -> Choice:
-    """Id and name of a corpus that is not open; one that can't be read is named by its folder, and says why when it is chosen."""
+def _choice(folder: Path, number: int) -> Choice:
+    """Id and name of a corpus that is not open; one that can't be read is named by its folder, and says why when it is chosen.
+    The id goes to the browser, so it holds no path."""
     try:
         manifest = files.read_manifest(folder)
     except CorpusError:
-        return Choice(f"folder:{folder}", folder.name)
+        return Choice(f"folder:{number}", folder.name)
     return Choice(manifest.id, manifest.name)

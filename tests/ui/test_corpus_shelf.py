@@ -85,9 +85,10 @@ def test_further_corpora_and_uploads_come_from_the_environment() -> None:
 
 
 def test_a_folder_that_is_no_corpus_says_so_when_it_is_chosen(small: Corpus, tmp_path: Path) -> None:
-    shelf = Shelf(small, folders=(tmp_path / "nothing",))
-    choice = shelf.choices("a")[1]
-    assert choice.name == "nothing"
+    shelf = Shelf(small, folders=(tmp_path / "nothing", tmp_path / "other" / "nothing"))
+    choice, twin = shelf.choices("a")[1:]
+    assert (choice.name, twin.name) == ("nothing", "nothing") and choice.id != twin.id
+    assert str(tmp_path) not in choice.id + twin.id  # visitors see it
     with pytest.raises(CorpusError, match="nothing"):
         shelf.choose("a", choice.id)
     assert shelf.of("a") is small
