@@ -116,6 +116,9 @@ def _contradictions(trace: Trace, corpus: Corpus) -> Iterator[str]:
         if trace.generation is not None:
             yield "it has an answer and no prompt"
         return
+    ran = {"text": found.text, "graph": found.graph, "visual": found.visual}
+    if {branch for branch, evidence in ran.items() if evidence is not None} != set(trace.system.branches):
+        yield "its evidence is not from the branches of its system"
     if prompt.build(trace.question, found, corpus, trace.excluded) != trace.prompt:
         yield "its prompt is not the one that its evidence gives"
     answer = trace.generation

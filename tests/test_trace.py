@@ -166,6 +166,7 @@ class TestAgainstACorpus:
             (lambda t: _with_fact(t, (0,)), "no fact 'a b c'"),
             (lambda t: replace(t, excluded=("x" * 5000,)), "no item 'xxx"),
             (lambda t: replace(t, excluded=("triple:" + "9" * 5000,)), "no item 'triple:999"),
+            (lambda t: replace(t, system=SYSTEMS["+KG"]), "branches of its system"),
             (lambda t: replace(t, question_type="riddle"), "no question type 'riddle'"),
             (lambda t: replace(t, question=" "), "question is empty"),
             (lambda t: replace(t, question="word " * 300_000), "1,499,999 characters"),
