@@ -83,7 +83,8 @@ class Batch:
         (self.files / "documents.json").write_text(json.dumps(rows), encoding="utf-8")
 
     def named(self, sentence: str) -> str:
-        """A sentence about numbered files, with their names."""
+        """A sentence about numbered files, with their names, and without the folder, which is nobody else's business."""
+        sentence = sentence.replace(f"{self.files}{os.sep}", "")
         return re.sub(r"\b(document\d\d+)(\.\w+)?", lambda found: self.names.get(found[1], found[0]), sentence)
 
 

@@ -64,6 +64,7 @@ def test_files_come_in_under_numbers_and_keep_their_names_as_titles() -> None:
     ]  # fmt: skip
     assert list(batch.names.values())[:2] == ["x.pdf", "<b>é.PNG"] and len(batch.names["document03"]) <= 120
     assert batch.named("document01.pdf is bad, page 2 of document02 too") == "x.pdf is bad, page 2 of <b>é.PNG too"
+    assert batch.named(f"No text in {batch.files / 'document01.pdf'}.") == "No text in x.pdf."
     assert (batch.files / "document01.pdf").read_bytes() == PDF
     uploads.release("s1", batch)
     assert not batch.folder.exists()
