@@ -32,7 +32,7 @@
   }
   function figure(box) {
     const style = getComputedStyle(document.body);
-    const { data, layout } = coloured(JSON.parse(box.nextElementSibling.content.textContent), style);
+    const { data, layout } = coloured(JSON.parse(box.nextElementSibling.textContent), style);
     layout.font = { ...layout.font, family: style.fontFamily };
     return { data, layout, style };
   }
@@ -43,6 +43,8 @@
     try {
       const Plotly = await plotly();
       if (!box.isConnected) return;
+      // Gradio patches what is there: a box may be the one of an earlier figure, with its drawing taken out.
+      if (drawn.has(box) && !box.dataset.drawn) { Plotly.purge(box); drawn.delete(box); }
       const { data, layout } = figure(box);
       await Plotly.react(box, data, layout, { displayModeBar: false, responsive: true });
       if (!drawn.has(box)) {
@@ -88,7 +90,7 @@
       const place = document.getElementById("ablation-board");
       if (!place || place.dataset.watched) return;
       place.dataset.watched = "true";
-      board.observe(place, { childList: true, subtree: true });
+      board.observe(place, { childList: true, characterData: true, subtree: true, attributeFilter: ["data-seen"] });
       look();
     });
     wait.observe(document.body, { childList: true, subtree: true });

@@ -113,6 +113,10 @@ def test_filters_redraw(window: Visit) -> None:
     expect(page.locator("#abl-table-2-2 thead")).not_to_contain_text("unanswerable")
     page.locator("[data-name=figure-3]").scroll_into_view_if_needed()
     expect(page.locator("[data-name=figure-3]")).to_contain_text("Not drawn: no tokens were counted")
+    tick(page, "types", "multi-hop")
+    expect(page.locator(".fb-chart")).to_have_count(before)
+    drawn(page)
+    expect(page.locator("[data-name=figure-3]")).to_contain_text("9,477")
 
 
 def test_a_cell_opens_its_questions_and_a_question_opens_in_explore(window: Visit) -> None:

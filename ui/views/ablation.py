@@ -48,7 +48,7 @@ def chart(one: Chart) -> str:
     return (
         f'<figure class="fb-card fb-chart-card{wide}"><figcaption><header><h4>{esc(one.title)}</h4><span>{buttons}</span></header>{hint}'
         f'</figcaption><div class="fb-chart" style="height:{height}px" data-name="{esc(one.name)}" data-title="{esc(one.title)}"'
-        f' data-note="{esc(one.note)}"></div><template>{_figure_json(one.figure)}</template>'
+        f' data-note="{esc(one.note)}"></div><code hidden>{_figure_json(one.figure)}</code>'
         f"{_legend(one.figure)}</figure>"
     )
 
