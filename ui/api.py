@@ -10,8 +10,9 @@ of a visitor's session (keys, documents) can be reached. The docstrings of the e
 import importlib.util
 import json
 import logging
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
@@ -36,6 +37,9 @@ MAX_LISTED = 200
 
 MAX_NAME_CHARS = 500
 
+MAX_SECONDS = 300.0
+"""A request's generators end as cancelled after this long."""
+
 STUDY = ["baseline", "+KG", "+multimodal", "+both"]
 READER = "extractive"
 
@@ -59,6 +63,12 @@ def mcp_installed() -> bool:
     if not found:
         _log.warning(NO_MCP)
     return found
+
+
+def _deadline() -> Callable[[], bool]:
+    """Asked whether a request has had its time: whoever sent it may have gone long ago, which nobody tells us."""
+    end = time.monotonic() + MAX_SECONDS
+    return lambda: time.monotonic() > end
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,7 @@ class Endpoints:
                 self._corpus,
                 exclude=_names("exclude", exclude),
                 refill=_flag("refill", refill),
+                stopped=_deadline(),
                 access=self._access(request),
             )
             return traces.dumps(_last(found))
@@ -126,7 +137,9 @@ class Endpoints:
             asked = pipeline.clean_question(_words("question", question))
             wanted = _names("systems", systems or STUDY), _names("generators", generators or [READER])
             cells = cells_of(*wanted, self.handlers.generators)
-            states = _last(compare.compare(asked, cells, self._corpus, access=self._access(request)))
+            states = _last(
+                compare.compare(asked, cells, self._corpus, stopped=_deadline(), access=self._access(request))
+            )
             return json.dumps(_report(asked, states, self._corpus), ensure_ascii=False)
 
     def retrieve(

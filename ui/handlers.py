@@ -144,15 +144,19 @@ class Handlers:
             changed = (*CHANGED_BY_ANSWER, "visual") if _took_crops(trace) else CHANGED_BY_ANSWER
             yield self._update(trace=trace, **self._views(trace, running, False, changed), **_idle())
 
-    def show(self, trace: Trace, session: str) -> Update:
-        """A finished trace, however it came here, in place of the one that is shown; for ``OUTPUTS``.
+    def show(self, trace: Trace, session: str, origin: str = "") -> Update:
+        """A finished trace, however it came here, in place of the one that is shown; for ``OUTPUTS``. ``origin`` says in the answer
+        card where it comes from, if not from here.
 
         Raises:
             CorpusError: its corpus is not open here.
         """
         running = _Running(self.spec_of(trace), self.shelf.named(trace.corpus_id, session), threading.Event())
         self._next_turn(session)
-        return self._update(trace=trace, **self._views(trace, running, False), **_idle())
+        views = self._views(trace, running, False)
+        if origin:
+            views["answer"] = answer.render(trace, running.spec.label, False, origin)
+        return self._update(trace=trace, **views, **_idle())
 
     def spec_of(self, trace: Trace) -> GeneratorSpec:
         """Who answered; a generator that this process does not have is known by its name alone."""

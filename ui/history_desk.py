@@ -89,11 +89,11 @@ class HistoryDesk:
         return self._kept(trace, entries)
 
     @staticmethod
-    def _kept(trace: Trace | None, entries: Entries) -> tuple[Entries, str]:
+    def _kept(trace: Trace | None, entries: Entries, loaded: bool = False) -> tuple[Entries, str]:
         """The history with this answer; a question that found nothing to say leaves it as it is."""
         shown = trace.id if trace is not None else ""
         if trace is not None and trace.generation is not None and all(entry.id != trace.id for entry in entries):
-            entries = (*entries, Entry.of(trace))[-MAX_ENTRIES:]
+            entries = (*entries, Entry.of(trace, loaded))[-MAX_ENTRIES:]
             while len(entries) > 1 and sum(len(entry.packed) for entry in entries) > MAX_PACKED_BYTES:
                 entries = entries[1:]
         return entries, history.render(entries, shown)
@@ -109,27 +109,28 @@ class HistoryDesk:
         except FuseboxError as error:  # nothing of another browser's session is shown
             return gr.skip(), history.render((), told=str(error), bad=True), *_skips(len(OUTPUTS) + 5 + len(KNOBS))
         try:
-            trace = self._found(wanted, entries)
+            trace, loaded = self._found(wanted, entries)
             corpus = self.handlers.shelf.named(trace.corpus_id, str(request.session_hash))
             traces.check_against(trace, corpus)
-            views = self.handlers.show(trace, str(request.session_hash))
+            views = self.handlers.show(trace, str(request.session_hash), words.TRACE_LOADED if loaded else "")
         except FuseboxError as error:
             kept = shown.id if shown is not None else ""
             return entries, history.render(entries, kept, str(error), bad=True), *_skips(len(OUTPUTS) + 5 + len(KNOBS))
-        loaded = "trace" in wanted
-        entries, card = self._kept(trace, entries)
-        if loaded:
-            card = history.render(entries, trace.id, words.TRACE_LOADED)
+        entries, _ = self._kept(trace, entries, loaded)
+        missing = ", ".join(_not_on_page(trace.system))
+        told = words.NOT_ON_PAGE.format(names=missing) if missing else ""
+        card = history.render(entries, trace.id, told)
         return entries, card, *views, *self.controls(trace.question, trace.system, trace.generator)
 
     @staticmethod
-    def _found(wanted: Mapping[str, Any], entries: Sequence[Entry]) -> Trace:
+    def _found(wanted: Mapping[str, Any], entries: Sequence[Entry]) -> tuple[Trace, bool]:
+        """The trace that is wanted, and whether it comes from a file."""
         if "trace" in wanted:
-            return traces.loads(str(wanted["trace"]))
+            return traces.loads(str(wanted["trace"])), True
         name = str(wanted.get("restore", ""))
         for entry in entries:
             if entry.id == name:
-                return entry.trace()
+                return entry.trace(), entry.loaded
         raise TraceError(
             f"This session keeps its last {MAX_ENTRIES} answers; that one is gone. Ask the question again."
         )
@@ -141,7 +142,8 @@ class HistoryDesk:
         found = links.read(query, self.handlers.generators)
         if found.empty:
             return _skips(6 + len(KNOBS))
-        problems = (*found.problems, *_not_on_page(found.system))
+        unseen = [words.NOT_FOLLOWED.format(name=name) for name in _not_on_page(found.system)]
+        problems = (*found.problems, *unseen)
         told = " ".join(problems) or words.LINK_FOLLOWED
         controls = self.controls(found.question, found.system or SYSTEMS[DEFAULT_SYSTEM], found.generator)
         return history.render((), told=told, bad=bool(problems)), *controls
@@ -161,12 +163,12 @@ class HistoryDesk:
 
 
 def _not_on_page(system: System | None) -> Iterator[str]:
-    """A sentence for each setting that a link changes and the page has no control for."""
+    """The name of each setting that is not the usual one and that the page has no control for."""
     if system is not None:
         usual = SYSTEMS.get(system.name, SYSTEMS[DEFAULT_SYSTEM])
         for name, value in links.settings_of(system).items():
             if name not in KNOBS and value != getattr(usual, name):
-                yield f"Not followed from the link: {name} has no control on this page; the command line has it."
+                yield name
 
 
 def _skips(count: int) -> tuple[Any, ...]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
+from types import FrameType
 from typing import Any
 
 import gradio as gr
@@ -24,7 +27,7 @@ from ui.keydesk import KeyDesk
 from ui.shelf import Shelf
 from ui.tabs import ablation, about, compare, explore
 from ui.tabs import corpus as corpus_tab
-from ui.uploads import Uploads
+from ui.uploads import Uploads, clear
 
 
 def _refuse_upload(request: Request) -> PlainTextResponse:
@@ -47,8 +50,24 @@ def serve(corpus: Corpus, settings: Settings, generators: Mapping[str, Generator
     handlers.warm(words.WARMING)
     uploads = Uploads(desk, settings.uploads, settings.take_uploads)
     # Ended from outside, the process ends as it does by Ctrl-C, and visitors' documents with it.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    signal.signal(signal.SIGTERM, _end)
     build(handlers, settings, uploads).launch(**launch_options(settings, desk, uploads))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End the process; a generator that does not let go of its thread is not waited for longer than ``GRACE_S``."""
+
+    def at_last() -> None:
+        clear()
+        os._exit(1)
+
+    timer = threading.Timer(GRACE_S, at_last)
+    timer.daemon = True
+    timer.start()
+    sys.exit(0)
+
+
+GRACE_S = 10.0
 
 
 def build(handlers: Handlers, settings: Settings, uploads: Uploads | None = None) -> gr.Blocks:

@@ -321,13 +321,17 @@ BUILT_ASK = "Ask a question about them"
 PER_PAGE = "Page by page"
 OWN_REMOVED = "Your documents were deleted."
 
-ABLATION_NOTHING = "Nothing is chosen that could be compared: choose the study's figures or a complete run, or take filters away."
+ABLATION_NOTHING = (
+    "Nothing is chosen that could be compared: choose the study's figures or a complete run, or take filters away."
+)
 ABLATION_READING = "Reading the results …"
 ABLATION_LEGEND = (
     "The study's figures are hatched or open, those of runs filled. Intervals are 95% bootstrap intervals; those of the study follow from "
     "its shares and n. Click a cell or bar of a run for its questions."
 )
-ABLATION_TIMES = "Medians over the question type with the most questions; what a run measures is this machine and its line."
+ABLATION_TIMES = (
+    "Medians over the question type with the most questions; what a run measures is this machine and its line."
+)
 ABLATION_RUNNING = "In no comparison until it is complete."
 ABLATION_INCOMPLETE = "Kept out of all comparisons: calls that failed or were not made are no wrong answers."
 ABLATION_PUBLISHED = "The study publishes shares and not its single answers; click a cell of a run."
@@ -344,4 +348,13 @@ ABLATION_OWN = (
     "python -m rag evaluate."
 )
 ABLATION_DONE = "{label} is complete: {done:,} results, shown below."
-ABLATION_LEFT = "{label} is incomplete: {done:,} of {planned:,} done, {failed:,} failed. Resume it in the list above. {why}"
+ABLATION_LEFT = (
+    "{label} is incomplete: {done:,} of {planned:,} done, {failed:,} failed. Resume it in the list above. {why}"
+)
+
+FROM_FILE = "from a file"
+UNASKED = "This trace ends with its prompt, and no generator was asked. Press Ask to have the question answered."
+NOT_ON_PAGE = (
+    "Asked again, this question has the usual {names}, for which this page has no control; the command line has."
+)
+NOT_FOLLOWED = "Not followed from the link: {name} has no control on this page; the command line has it."

@@ -289,6 +289,12 @@ def _delete(batch: Batch) -> None:
     shutil.rmtree(batch.folder, ignore_errors=True)
 
 
+def clear() -> None:
+    """Delete all that this process holds of visitors' documents, now."""
+    for root in _roots:
+        shutil.rmtree(root, ignore_errors=True)
+
+
 def _new_root() -> Path:
     """This process's folder, which goes with it; those of processes that were killed go now."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}.*.*"):

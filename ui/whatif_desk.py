@@ -29,6 +29,9 @@ INFLUENCE_ON_LOAD = "window.fusebox.onInfluence = (event, wanted) => trigger(eve
 Drawn = tuple[Any, Any]
 """Updates for the panel and for the trace that it shows."""
 
+MAX_PRICED = 10_000
+"""Sessions whose last price shown is remembered."""
+
 
 @dataclass(slots=True)
 class _Run:
@@ -48,6 +51,7 @@ class WhatIfDesk:
 
     handlers: Handlers
     _runs: dict[tuple[str, str], _Run] = field(default_factory=dict)
+    _priced: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def panel() -> gr.HTML:
@@ -152,8 +156,10 @@ class WhatIfDesk:
             before = _finished(trace)
             spec, access = self._admitted(request, before)
             corpus = self.handlers.shelf.named(before.corpus_id, str(request.session_hash))
-            if spec.access != "embedded" and _sent(event).get("agreed") is not True:
+            session, agreed = str(request.session_hash), _sent(event).get("agreed") is True
+            if spec.access != "embedded" and not (agreed and self._priced.pop(session, "") == before.id):
                 yield whatif.price(before, spec, cost(before, spec, corpus))
+                self._offered(session, before.id)
                 return
             yield whatif.measured(before, (), spec, running=True)
             last, drawn = time.perf_counter(), 0
@@ -172,6 +178,13 @@ class WhatIfDesk:
                 yield whatif.measured(trace, known, spec, running=False, error=str(error))
         finally:
             self._end(request, "influence", run)
+
+    def _offered(self, session: str, trace_id: str) -> None:
+        """The price of this answer's items was shown: what the browser says of it is not believed."""
+        self._priced.pop(session, None)
+        self._priced[session] = trace_id
+        while len(self._priced) > MAX_PRICED:
+            del self._priced[next(iter(self._priced))]
 
     def offer(self, trace: Trace | None) -> str:
         """The card as it is before anything is measured."""

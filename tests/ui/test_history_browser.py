@@ -47,7 +47,7 @@ def test_a_trace_goes_out_and_comes_in_again_elsewhere(visit: Visit, tmp_path: P
     visit.open()
     expect(page.locator("#answer .fb-answer-card.empty")).to_be_visible()
     page.set_input_files("[data-trace-file]", file)
-    expect(page.locator("#history [role=status].fb-told").first).to_have_text(words.TRACE_LOADED)
+    expect(page.locator("#answer .fb-note")).to_have_text(words.TRACE_LOADED)
     expect(page.locator("#question textarea")).to_have_value(QUESTION)
     with page.expect_download() as again:
         page.click("#fb-trace")

@@ -206,13 +206,14 @@ def test_a_paid_generator_is_asked_only_after_its_price_was_agreed_to(small: Cor
     desk, generator = desk_with(
         small, Delta("37 patients [T1]"), DONE, access="closed", usd_per_million_input=3.0, usd_per_million_output=5.0
     )
-    for data in ({}, {"agreed": "true"}, {"agreed": 1}):
-        (card,) = desk.measure(session(), shown(small), event(**data))
+    trace = shown(small)
+    for data in ({"agreed": True}, {}, {"agreed": "true"}, {"agreed": 1}):
+        (card,) = desk.measure(session(), trace, event(**data))
         assert (
             re.search(r"Measure for about \$0\.00\d+", card) and "6 calls of Scripted" in card and "at most $" in card
         )
     assert generator.prompts == []
-    *_, last = desk.measure(session(), shown(small), event(agreed=True))
+    *_, last = desk.measure(session(), trace, event(agreed=True))
     assert len(generator.prompts) == 6 and esc(words.INFLUENCE_PAID) in last
 
 

@@ -42,8 +42,8 @@ def stopped_early() -> str:
     )
 
 
-def render(trace: Trace, generator_label: str, running: bool) -> str:
-    """The card for a trace, finished or not."""
+def render(trace: Trace, generator_label: str, running: bool, origin: str = "") -> str:
+    """The card for a trace, finished or not; ``origin`` says where it comes from, if it was not answered here."""
     kind = state(trace, running)
     title, status = _TITLES[kind]
     waiting = trace.generation.waiting if running and trace.generation else ""
@@ -52,7 +52,8 @@ def render(trace: Trace, generator_label: str, running: bool) -> str:
     body = _BODIES.get(kind, _said)(trace)
     gate = gate_line(trace.evidence.gate)
     spoken = waiting if running else f"{title}. {trace.generation.text if trace.generation else ''}"
-    body += _left_out(trace) + gate
+    warning = f'<p class="fb-note" role="note">{esc(origin)}</p>' if origin else ""
+    body = warning + body + _left_out(trace) + gate
     shown = f"{generator_label} · {status}" if status else generator_label
     return _card(kind, title, shown, body, spoken, trace.id)
 
@@ -87,7 +88,7 @@ def state(trace: Trace, running: bool) -> str:
     if running and (generation is None or generation.finish is None):
         return "reading" if generation is None or not generation.text else "streaming"
     if generation is None:
-        return "stopped"
+        return "stopped" if trace.prompt is None else "unasked"
     if generation.finish in ("error", None):
         return "error"
     if generation.abstained:
@@ -104,6 +105,7 @@ _TITLES: dict[str, tuple[str, str]] = {
     "cut": ("Partial answer", "cut at the token limit"),
     "filtered": ("Partial answer", "cut by the provider's filter"),
     "error": ("No answer", "failed"),
+    "unasked": ("Not answered", "nobody was asked"),
 }
 
 
@@ -120,6 +122,10 @@ def _said(trace: Trace, changed: Sequence[Span] = (), element: str = "ins") -> s
     if not text.strip():
         return ""
     return f'<p class="fb-answer" dir="auto">{with_chips(text, trace.citations, changed, element)}</p>'
+
+
+def _unasked(trace: Trace) -> str:
+    return f'<p class="fb-hint">{esc(words.UNASKED)}</p>'
 
 
 def _answered(trace: Trace) -> str:
@@ -184,6 +190,7 @@ _BODIES = {
     "cut": _partial,
     "filtered": _partial,
     "error": _failed,
+    "unasked": _unasked,
 }
 
 

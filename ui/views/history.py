@@ -25,10 +25,11 @@ class Entry:
     answer: str
     time: str
     packed: bytes
+    loaded: bool = False
 
     @classmethod
-    def of(cls, trace: Trace) -> Entry:
-        """The entry of a trace."""
+    def of(cls, trace: Trace, loaded: bool = False) -> Entry:
+        """The entry of a trace; ``loaded`` from a file and not answered here."""
         generation = trace.generation
         said = "" if generation is None else generation.error if generation.finish == "error" else generation.text
         left_out = f" without {plural(len(trace.excluded), 'item')}" if trace.excluded else ""
@@ -41,6 +42,7 @@ class Entry:
             shorten(said, MAX_SHOWN_CHARS),
             trace.created[11:19],
             packed,
+            loaded,
         )
 
     def trace(self) -> Trace:
@@ -87,8 +89,9 @@ def _row(entry: Entry, shown: bool) -> str:
     else:
         label = esc(f"Restore: {shorten(entry.question, 60)}")
         restore = f'<button type="button" class="fb-small" data-restore="{esc(entry.id)}" aria-label="{label}">restore</button>'
+    origin = f'<span class="fb-count">{esc(words.FROM_FILE)}</span> ' if entry.loaded else ""
     cells = (
-        bdi(entry.question),
+        origin + bdi(entry.question),
         esc(entry.system),
         esc(shorten(entry.generator, 40)),
         bdi(entry.answer),
