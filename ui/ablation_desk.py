@@ -45,6 +45,9 @@ FILTERS = ("sources", "types", "systems", "generators", "judge")
 OUTPUTS = ("board", "questions", "progress", "runs", *FILTERS, "sets", "start", "stop", "agreed", "timer")
 """What the tab's events change, in the order of its outputs."""
 
+MAX_BOARDS = 16
+"""Boards that are kept, of about 300 kB each."""
+
 Update = tuple[Any, ...]
 Wish = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 """Sets, systems and generators of a run."""
@@ -70,7 +73,8 @@ class Job:
             run = evaluate(plan, store, corpus, access, self.stop.is_set, self._tell, run_id=run_id, budget_usd=cap)
             judge_run(store, run.id, OFFLINE_JUDGES, self.stop.is_set, self._tell_judging)
             self.run = store.run(run.id)
-            self.told, self.bad = self._outcome(store), self.run.state != "complete"
+            self.told = self._outcome(store)
+            self.bad = self.run.state != "complete" and not self.stop.is_set()
         except FuseboxError as error:
             self.told = str(error)
         finally:
@@ -111,6 +115,7 @@ class AblationDesk:
     shipped_run: Path = SHIPPED_RUN
     job: Job | None = None
     _stores: dict[Path, Store] = field(default_factory=dict)
+    _boards: dict[Any, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     # --- sources -----------------------------------------------------------------------------------------------------
@@ -190,12 +195,19 @@ class AblationDesk:
     ) -> str:
         filters = Filters(tuple(types or ()), tuple(systems or ()), tuple(generators or ()), str(judge or ""))
         sources = [known[name] for name in chosen or () if name in known]
+        # Most who open the tab see the same one.
+        seen = (STUDY in (chosen or ()), tuple((s.id, s.run.done, s.run.judges) for s in sources), filters)
+        if (kept := self._boards.get(seen)) is not None:
+            return kept
+        corpus = self.handlers.shelf.default
         try:
-            corpus = self.handlers.shelf.default
-            found = board(STUDY in (chosen or ()), sources, filters, self.label, {corpus.id: corpus})
-            return view.board(found)
+            shown = view.board(board(seen[0], sources, filters, self.label, {corpus.id: corpus}))
         except FuseboxError as error:
             return view.progress(None, str(error), bad=True)
+        if len(self._boards) >= MAX_BOARDS:
+            self._boards.clear()
+        self._boards[seen] = shown
+        return shown
 
     def _choices(self, found: Mapping[str, Source], value: list[str]) -> dict[str, Any]:
         """Choices of all filters: sources, and what there is in any of them."""

@@ -114,7 +114,7 @@ def test_the_study_and_a_run_stand_beside_each_other_and_their_judges_apart(
     models, offline = board.split("Judged offline", 1)
     assert "Judged by language models" in models and "DeepSeek-Chat, Claude Haiku 4.5 on figures (published)" in models
     assert "lexical, grounded, similar" in offline
-    for text in re.findall(r'<code hidden>(.*?)</code>', board):
+    for text in re.findall(r"<code hidden>(.*?)</code>", board):
         names = [trace.get("name", "") for trace in json.loads(text)["data"]]
         published = [name for name in names if "published" in name]
         tokens_or_times = '"input tokens per question"' in text or '"ms to the whole answer"' in text
@@ -310,7 +310,7 @@ def test_stop_leaves_it_incomplete_and_resume_asks_only_what_is_missing(make: Ca
         assert update["stop"]["interactive"] is False
         go_on.set()
         assert desk.job.ended.wait(60)
-    assert desk.job.run is not None and desk.job.run.state == "incomplete" and desk.job.bad
+    assert desk.job.run is not None and desk.job.run.state == "incomplete" and not desk.job.bad
     done = desk.job.run.done
     update = named(desk.tick([STUDY], *EVERYTHING))
     assert "is incomplete" in update["progress"] and desk.job.run.id in update["runs"]
