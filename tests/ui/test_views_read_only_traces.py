@@ -19,10 +19,10 @@ DECIDING = {
     "gradio",
 }
 CALLS = set(
-    "ask ask_again prepare evaluate decide delivered_to text_encoder image_encoder search_text search_text_words search_proxy "
-    "search_proxy_words search_proxy_mentions search_visual".split()
+    "ask ask_again prepare evaluate decide delivered_to text_encoder image_encoder search_text search_text_words "
+    "search_visual".split()
 )
-"""Names of what finds or decides something."""
+"""Names of what finds or decides something. A word's own BM25 score of a crop is asked of the corpus's index (``crops``)."""
 
 
 def _imports(tree: ast.AST) -> set[str]:
