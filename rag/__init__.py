@@ -2,7 +2,7 @@
 
 import os
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # onnxruntime reports its use to its maker unless this is set before it is loaded, here or in a process that reads pages.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
