@@ -3,19 +3,33 @@
 (() => {
   const api = window.fusebox;
   const find = (selector, root = document) => root.querySelector(selector);
-  let pressed = null, sending = null, opened = false;
+  let pressed = null, sending = null, opened = false, asked = false, next = null;
+
+  // One at a time: Gradio runs an event that came meanwhile later, but without what it asked for.
+  function ask(wanted) {
+    if (asked) { next = wanted; return; }
+    if (!api.onBrowse) return;
+    asked = true;
+    api.onBrowse(wanted);
+  }
+  api.corpusBrowsed = () => {
+    const wanted = next;
+    asked = false;
+    next = null;
+    if (wanted) ask(wanted); else api.corpusShown();
+  };
 
   // --- looking around: the button that was pressed has the focus again when everything around it is new -------------------------------
   function browse(button) {
     pressed = { label: button.getAttribute("aria-label"), to: button.dataset.browse, home: button.closest("#corpus-list, #corpus-page")?.id };
     button.setAttribute("aria-busy", "true");
-    api.onBrowse?.(JSON.parse(button.dataset.browse));
+    ask(JSON.parse(button.dataset.browse));
   }
   function search(form) {
     const { q, scope, document: about } = form.elements;
     pressed = null;
     opened = true; // a first list that comes late must not take the place of what was found
-    api.onBrowse?.({ q: q.value, scope: scope.value, document: about?.value ?? "" });
+    ask({ q: q.value, scope: scope.value, document: about?.value ?? "" });
   }
   api.corpusShown = (another = false) => {
     const notice = find("#corpus-notice .fb-notice"), select = find("[data-corpus-choice]");
@@ -47,7 +61,7 @@
     const unread = opened ? null : find("#corpus-list [data-unread]");
     if (!unread?.checkVisibility() || !api.onBrowse) return;
     opened = true;
-    api.onBrowse(JSON.parse(unread.dataset.unread));
+    ask(JSON.parse(unread.dataset.unread));
   }
   const start = () => new MutationObserver(open).observe(document.body, { childList: true, subtree: true, attributeFilter: ["style", "class", "aria-selected"] });
   if (document.body) start(); else document.addEventListener("DOMContentLoaded", start);

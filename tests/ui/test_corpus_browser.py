@@ -130,6 +130,15 @@ def test_pages_are_found_opened_and_stepped_through_by_keyboard(visit: Visit) ->
     expect(page.get_by_role("button", name="Next entries")).to_be_disabled()
 
 
+def test_of_several_pages_asked_for_at_once_the_last_is_shown(visit: Visit) -> None:
+    wanted = visit.page.evaluate(
+        "[2, 3, 5].map((n) => document.querySelectorAll('.fb-page-tiles button')[n])"
+        ".map((tile) => { tile.click(); return JSON.parse(tile.dataset.browse).page; })"
+    )
+    expect(visit.page.locator("[data-shown-page]")).to_have_attribute("data-shown-page", wanted[-1])
+    expect(visit.page.locator(".fb-page-tiles button[aria-current]")).to_have_count(1)
+
+
 def test_kinds_of_region_are_shown_and_hidden(visit: Visit) -> None:
     page = visit.page
     page.select_option("#corpus-form [name=scope]", "pages")

@@ -87,8 +87,8 @@ def wire(tab: Tab, top: Top, told: gr.HTML, compared: list[Any], explore: Explor
     another = "() => window.fusebox.corpusShown(true)"
     wires["Choose"].click(desk.choose, None, outputs, **quiet).then(None, js=another, **quiet)
     wires["Remove"].click(desk.remove, None, outputs, **quiet).then(None, js=another, **quiet)
-    wires["Browse"].click(desk.browse, None, [views["list"], views["page"]], trigger_mode="always_last", **quiet).then(
-        None, js=shown, **quiet
+    wires["Browse"].click(desk.browse, None, [views["list"], views["page"]], **quiet).then(
+        None, js="() => window.fusebox.corpusBrowsed()", **quiet
     )
     wires["Build"].click(desk.build, None, outputs, **queued).then(None, js=another, **quiet)
     wires["Index"].click(desk.index, None, outputs, **queued).then(None, js=shown, **quiet)
