@@ -245,12 +245,22 @@ def _models(args: argparse.Namespace) -> Models | None:
     from rag.generators.registry import generator_named
     from rag.ingest.models import Models
 
-    if not 0 <= args.budget_usd < float("inf"):
-        raise UsageError(f"--budget-usd is {args.budget_usd}; give an amount in USD such as 0.50.")
+    budget = _budget(args)
     captioner, extractor = (generator_named(n) if n else None for n in (args.captioner, args.triple_extractor))
     if captioner is None and extractor is None:
         return None
-    return Models(Settings.from_env().cache, captioner, extractor, None if args.yes else args.budget_usd)
+    return Models(Settings.from_env().cache, captioner, extractor, budget)
+
+
+def _budget(args: argparse.Namespace) -> float | None:
+    """What may be spent, in USD; ``None`` is whatever it costs.
+
+    Raises:
+        UsageError: it is no amount.
+    """
+    if not 0 <= args.budget_usd < float("inf"):
+        raise UsageError(f"--budget-usd is {args.budget_usd}; give an amount in USD such as 0.50.")
+    return None if args.yes else float(args.budget_usd)
 
 
 def run_corpus(args: argparse.Namespace) -> int:
@@ -318,13 +328,12 @@ def _evaluated(args: argparse.Namespace, store: Store, corpus: Corpus) -> tuple[
         value = getattr(args, option)
         if value is not None and value < 1:
             raise UsageError(f"--{option.replace('_', '-')} is {value}; it must be at least 1.")
-    run_id = _to_resume(args, store)
+    budget, run_id = _budget(args), _to_resume(args, store)
     plan = Plan.stored(store, run_id) if run_id else _plan(args, corpus)
     plan.check(corpus)
     judges = judges_named(_listed(args.judges), plan.generator_names, corpus)
     estimate = estimate_cost(plan, corpus, frozenset(store.finished(run_id)) if run_id else frozenset())
     print(estimate.line, file=sys.stderr)
-    budget = None if args.yes else args.budget_usd
     check_budget(estimate, budget)
     if budget is not None and (paid := [judge.name for judge in judges if judge not in OFFLINE]):
         raise UsageError(

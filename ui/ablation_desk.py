@@ -149,7 +149,11 @@ class AblationDesk:
         """Every run by its id, the shipped one first, then the newest first."""
         found: dict[str, tuple[Run, Store]] = {}
         for store in self.stores():
-            for run in store.runs():
+            try:
+                listed = store.runs()
+            except UsageError:  # damaged since, or in use: the other one is shown all the same
+                continue
+            for run in listed:
                 found.setdefault(run.id, (run, store))
         return found
 

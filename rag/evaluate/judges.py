@@ -280,7 +280,7 @@ def judging_prompt(
 
 
 def _marked(name: str, text: str) -> str:
-    return f"<<<{name}>>>\n{re.sub('<<<|>>>', '', text)}\n<<<end of {name}>>>\n\n"
+    return f"<<<{name}>>>\n{re.sub('[<>]{3,}', '', text)}\n<<<end of {name}>>>\n\n"
 
 
 def _model(

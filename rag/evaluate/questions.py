@@ -92,6 +92,8 @@ def _question(entry: object, where: str, name: str) -> Question:
     question = _text(entry, "q", where, MAX_QUESTION_CHARS)
     answer = _text(entry, "answer", where, MAX_ANSWER_CHARS)
     kind = _text(entry, "type", where, MAX_TYPE_CHARS)
+    if not kind.isprintable():
+        raise UsageError(f'{where}: "type" holds a character that can\'t be printed; name it in plain words.')
     given = entry.get("source", "")
     listed = given if isinstance(given, list) else [given]
     if len(listed) > MAX_SOURCES or not all(isinstance(source, str) for source in listed):

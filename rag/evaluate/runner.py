@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing
@@ -94,7 +95,7 @@ class Plan:
         ):
             if not names:
                 raise UsageError(f"There is no {what} to run; name at least one.")
-            if twice := next((name for name in names if names.count(name) > 1), ""):
+            if twice := next((name for name, times in Counter(names).items() if times > 1), ""):
                 raise UsageError(f"The {what} {twice!r} comes twice; name it once.")
         if all(_strange(q, corpus) for q in self.questions if q.sources) and any(q.sources for q in self.questions):
             raise UsageError(

@@ -169,9 +169,10 @@ class Store:
             self._db = self._connect()
             self._migrate()
         except (sqlite3.Error, OSError) as error:
-            raise UsageError(
-                f"{self.path} can't be opened as a store of runs ({error}); choose another file or folder."
-            ) from error
+            raise self._no_store(str(error)) from error
+
+    def _no_store(self, why: str) -> UsageError:
+        return UsageError(f"{self.path} can't be opened as a store of runs ({why}); choose another file or folder.")
 
     def _connect(self) -> sqlite3.Connection:
         if self.read_only:
@@ -195,8 +196,12 @@ class Store:
             raise UsageError(
                 f"{self.path} was written by a later version of Fusebox (schema {found}, this one knows {newest}); update Fusebox."
             )
-        if self.version < newest and self.read_only:
-            raise sqlite3.DatabaseError(f"schema {self.version}, {newest} is needed")
+        if found < newest and self.read_only:
+            raise sqlite3.DatabaseError(f"schema {found}, {newest} is needed")
+        tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables and not tables >= {"runs", "questions", "results", "verdicts"}:
+            self._db.close()
+            raise self._no_store("another program's database")
         while self.version < newest:
             with self._writing() as db:
                 # Another process may have done it while this one waited.
@@ -218,19 +223,35 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, all or nothing."""
-        with self._lock:
+        """One transaction, all or nothing.
+
+        Raises:
+            UsageError: the file can't be written now.
+        """
+        with self._lock, self._told():
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield self._db
+                self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
                 raise
-            self._db.execute("COMMIT")
 
     def _read(self, query: str, *values: object) -> list[Any]:
-        with self._lock:
+        with self._lock, self._told():
             return self._db.execute(query, values).fetchall()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """What SQLite complains of, as an error that names the file."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise UsageError(
+                f"{self.path} can't be used ({error}); wait until no other program holds it, see that there is room, or, if it is damaged, "
+                "name another file."
+            ) from error
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
@@ -315,13 +336,21 @@ class Store:
         return self.path.with_name(f"{self.path.name}.{run}.lock")
 
     def export(self, file: Path) -> None:
-        """A compact copy that can be opened where nothing can be written."""
+        """A compact copy that can be opened where nothing can be written.
+
+        Raises:
+            UsageError: it can't be written there.
+        """
         partial = file.with_name(f".{file.name}.partial")
-        partial.unlink(missing_ok=True)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with self._lock:
-            self._db.execute("VACUUM INTO ?", (str(partial),))
-        partial.replace(file)
+        try:
+            partial.unlink(missing_ok=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with self._lock:
+                self._db.execute("VACUUM INTO ?", (str(partial),))
+            partial.replace(file)
+        except (sqlite3.Error, OSError) as error:
+            partial.unlink(missing_ok=True)
+            raise UsageError(f"{file} can't be written ({error}); export to another file.") from error
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -106,6 +106,8 @@ def test_the_audit_asks_nobody(small_folder, files, tmp_path):
         (("--judges", "magic"), "lexical"),
         (("--limit", "0"), "--limit"),
         (("--at-once", "0"), "--at-once"),
+        (("--budget-usd", "nan"), "--budget-usd"),
+        (("--generators", "gpt-4o-mini", "--judges", "gpt-4o-mini", "--yes"), "can't judge its own"),
         (("--text-k", "0"), "from 1 to 20"),
         (("--resume",), "no run"),
         (("--resume", "abc"), "'abc'"),

@@ -61,6 +61,7 @@ def test_the_shipped_sets_name_pages_and_crops_that_the_demo_corpus_holds(demo: 
         ("[", "is not JSON"),
         ("[" * 100_000, "JSON|nested"),
         ({"q": "x"}, "no list of questions"),
+        ([{**GOOD, "type": "te\x1b[31mxt"}], "can't be printed"),
         ([], "no list of questions"),
         ([GOOD, 3], "set.json, entry 2 is no object"),
         ([GOOD, {**GOOD, "q": " "}], 'entry 2 has no "q"'),

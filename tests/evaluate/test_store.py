@@ -186,6 +186,46 @@ def test_what_is_no_store_is_named(tmp_path):
         opened.run("nothing")
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_nothing_is_written_into_another_programs_database(tmp_path, version):
+    with sqlite3.connect(tmp_path / "other.sqlite") as other:
+        other.execute("CREATE TABLE bookmarks (url TEXT)")
+        other.execute(f"PRAGMA user_version = {version}")
+    with pytest.raises(UsageError, match="another program's database"):
+        Store(tmp_path / "other.sqlite")
+    assert other.execute("SELECT name FROM sqlite_master").fetchall() == [("bookmarks",)]
+
+
+def test_a_file_that_is_damaged_inside_is_named(store, tmp_path):
+    for _ in range(200):
+        store.create(plan(), "small@1")
+    store.export(tmp_path / "hole.sqlite")
+    whole = (tmp_path / "hole.sqlite").read_bytes()
+    (tmp_path / "hole.sqlite").write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
+    with Store(tmp_path / "hole.sqlite", read_only=True) as damaged, pytest.raises(UsageError, match=r"hole\.sqlite"):
+        damaged.runs()
+
+
+def test_a_store_that_another_program_holds_is_named_and_can_be_used_later(store):
+    run = store.create(plan(), "small@1")
+    store._db.execute("PRAGMA busy_timeout = 1")
+    with sqlite3.connect(store.path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(UsageError, match="locked"):
+            store.note(run.id, "first")
+        other.execute("ROLLBACK")
+    store.note(run.id, "second")
+    assert store.run(run.id).note == "second"
+
+
+def test_a_copy_that_cannot_be_written_is_named_and_leaves_nothing(store, tmp_path):
+    (tmp_path / "taken").mkdir()
+    before = set(tmp_path.iterdir())
+    with pytest.raises(UsageError, match="taken"):
+        store.export(tmp_path / "taken")
+    assert set(tmp_path.iterdir()) == before
+
+
 def test_a_copy_opens_where_nothing_can_be_written(store, trace, tmp_path):
     run = store.create(plan(), "small@1")
     store.add(result(run=run.id), trace)
@@ -195,7 +235,7 @@ def test_a_copy_opens_where_nothing_can_be_written(store, trace, tmp_path):
     try:
         with Store(folder / "copy.sqlite", read_only=True) as copy:
             assert copy.results(run.id) == store.results(run.id) and copy.trace(copy.results(run.id)[0]) == trace
-            with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            with pytest.raises(UsageError, match="readonly"):
                 copy.note(run.id, "x")
         assert [file.name for file in folder.iterdir()] == ["copy.sqlite"]
     finally:
