@@ -99,7 +99,8 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """All that is shown. ``ceilings``: (source, published) -> retrieval of pixel-only figure questions."""
+    """All that is shown. ``ceilings``: (source, published) -> retrieval of pixel-only figure questions; ``notes``: (run, what a reader of
+    its figures must know)."""
 
     panels: tuple[Panel, ...]
     retrieval: tuple[Row, ...]
@@ -107,6 +108,7 @@ class Board:
     ceilings: Mapping[tuple[str, bool], Row] = field(default_factory=dict)
     latency: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     protocol_sets: tuple[Row, ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
 
 
 Label = Callable[[str], str]
@@ -144,6 +146,7 @@ def board(
         if study
         else {},
         protocol_sets=tuple(_protocol_sets(study, sources, corpora)),
+        notes=tuple((source.label, source.run.note) for source in sources if source.run.note),
     )
 
 

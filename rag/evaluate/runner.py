@@ -27,6 +27,7 @@ from rag.generators.access import OPERATOR, Access
 from rag.generators.registry import GENERATORS, generator_named
 from rag.generators.spec import GeneratorSpec
 from rag.pipeline import ask, prompt_for
+from rag.systems import CHOICES, LIMITS, SYSTEMS
 from rag.types import Branch, Estimate, System, Trace
 
 if TYPE_CHECKING:
@@ -231,7 +232,7 @@ def check_budget(estimate: CostEstimate, budget_usd: float | None) -> None:
         )
     if estimate.limit_usd > budget_usd:
         raise UsageError(
-            f"Not started: {estimate.line} That is above the cap of ${budget_usd:.2f}; raise it (--budget-usd), ask less (--limit), or "
+            f"Not started: {estimate.line} That is above the cap of ${budget_usd:.4f}; raise it (--budget-usd), ask less (--limit), or "
             "lift it (--yes)."
         )
 
@@ -287,6 +288,7 @@ def _note(plan: Plan, corpus: Corpus, found: Sequence[str]) -> str:
         "The gate goes by the question's type, as in the study."
         if plan.by_type
         else "The gate goes by its own signals and does not know the question's type.",
+        *(f"Retrieval differs from what is usual: {knob}." for knob in _tuned(plan.systems)),
         *(
             [f"{strange} questions name sources that this corpus does not hold; they count as not found."]
             if strange
@@ -295,6 +297,20 @@ def _note(plan: Plan, corpus: Corpus, found: Sequence[str]) -> str:
         *found,
     ]
     return "\n".join(dict.fromkeys(lines))
+
+
+def _tuned(systems: Sequence[System]) -> tuple[str, ...]:
+    """Settings of the study's systems that somebody changed, each once."""
+    knobs = {**LIMITS, **CHOICES}
+    return tuple(
+        dict.fromkeys(
+            f"{knob} is {getattr(system, knob)}, not {getattr(SYSTEMS[system.name], knob)}"
+            for system in systems
+            if system.name in SYSTEMS
+            for knob in knobs
+            if getattr(system, knob) != getattr(SYSTEMS[system.name], knob)
+        )
+    )
 
 
 def _strange(question: Question, corpus: Corpus) -> bool:

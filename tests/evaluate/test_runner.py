@@ -326,6 +326,15 @@ def test_a_source_of_another_corpus_counts_as_missed_and_is_said(store, small):
     assert store.results(run.id)[1].places == ("missed",) and "1 questions name sources" in run.note
 
 
+def test_changed_retrieval_is_said(store, small):
+    systems = (tuned(SYSTEMS["baseline"], text_k=5), tuned(SYSTEMS["+KG"], text_k=5, text_ranker="dense"))
+    note = evaluate(plan(QUESTIONS[:1], systems=systems), store, small).note
+    assert note.splitlines()[1:] == [
+        "Retrieval differs from what is usual: text_k is 5, not 3.",
+        "Retrieval differs from what is usual: text_ranker is dense, not hybrid.",
+    ]
+
+
 def test_a_run_goes_on_with_its_own_corpus_alone(store, small, demo):
     run = evaluate(plan(QUESTIONS[:1]), store, small)
     with pytest.raises((CorpusError, UsageError), match="corpus"):

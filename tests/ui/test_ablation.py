@@ -120,6 +120,7 @@ def test_the_study_and_a_run_stand_beside_each_other_and_their_judges_apart(
         tokens_or_times = '"input tokens per question"' in text or '"ms to the whole answer"' in text
         # What judges said of both is in no figure; tokens and times, which nobody judges, are in the same one.
         assert tokens_or_times or not published or published == names
+    assert "The gate goes by the question&#x27;s type" in board and "The CLIP ranker is missing" in board
     assert board.count("<figure") > 10 and {key[0] for key in cells(board)} == {run}
 
 
@@ -153,6 +154,16 @@ def test_a_run_with_failed_calls_is_shown_as_incomplete_and_in_no_figure(
     assert "data-abl-resume" not in named(make(spec, may_start=False).open(request(), None, *EVERYTHING))["runs"]
 
 
+def test_a_store_that_is_damaged_while_the_page_is_open_hides_its_runs_alone(
+    make: Callable[..., AblationDesk], small: Corpus
+) -> None:
+    desk = make()
+    finished(desk, small)
+    desk.store()._db.executescript("PRAGMA writable_schema = ON; DELETE FROM sqlite_master WHERE name = 'runs'; VACUUM")
+    update = named(desk.open(request(), None, *EVERYTHING))
+    assert update["sources"]["value"] == [STUDY] and "Judged by language models" in update["board"]
+
+
 def test_tables_hold_the_figures_of_the_results(make: Callable[..., AblationDesk], small: Corpus) -> None:
     desk = make()
     run = finished(desk, small)
@@ -171,7 +182,7 @@ def test_tables_hold_the_figures_of_the_results(make: Callable[..., AblationDesk
     assert ("caption", "35", "25/34") in sets and ("small_figure_pixel", "1", "0/1") in sets
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+KG", "-x", "@SUM(A1)", "\t=1", " =1", "|cmd", "%a"])
+@pytest.mark.parametrize("text", ["=1+1", "+KG", "-x", "@SUM(A1)", "\t=1", " =1", "|cmd", "%a", "＝1+1", "＠SUM(A1)"])
 def test_a_spreadsheet_takes_no_text_for_a_formula(text: str) -> None:
     content = sheet.to_csv([{"a": text, "b": -0.5, "c": None, "d": "-3.5", "e": 'say "x", y'}], "abcde")
     row = next(csv.DictReader(io.StringIO(content)))

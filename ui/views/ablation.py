@@ -81,7 +81,7 @@ def board(found: Board) -> str:
         _section("errors", "What became of the questions", _grid(*_errors(found))),
         _section("tables", "Tables", *_tables(found)),
     ]
-    return f'<div class="fb-abl" data-ablation="drawn">{_contents()}{"".join(sections)}</div>'
+    return f'<div class="fb-abl" data-ablation="drawn">{_contents()}{_notes(found)}{"".join(sections)}</div>'
 
 
 def reading() -> str:
@@ -101,6 +101,12 @@ def _contents() -> str:
         f'<button type="button" class="fb-link" data-abl-go="abl-{name}">{head}</button>' for name, head in places
     )
     return f'<nav class="fb-abl-nav" aria-label="On this page">{links}<span class="fb-hint">{esc(words.ABLATION_LEGEND)}</span></nav>'
+
+
+def _notes(found: Board) -> str:
+    """What a reader of the runs' figures must know: that CLIP was missing, say."""
+    lines = "".join(f"<p><b>{bdi(label)}</b>: {bdi(' '.join(note.splitlines()))}</p>" for label, note in found.notes)
+    return f'<div class="fb-abl-notes fb-hint">{lines}</div>' if lines else ""
 
 
 def _section(name: str, title: str, *inside: str) -> str:

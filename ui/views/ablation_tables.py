@@ -16,6 +16,8 @@ from rag.evaluate.tables import CAUSES, METRICS, Row
 from ui.views.charts import type_words
 from ui.views.markup import clean, esc
 
+_FORMULA = tuple("=+-@|%＝＋－＠")
+"""Excel takes full-width signs for the usual ones where the language has them."""
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.I)
 
 
@@ -70,7 +72,7 @@ def safe(value: object) -> object:
     if isinstance(value, (Mapping, list, tuple)):
         value = json.dumps(value, ensure_ascii=False)
     text = clean(str(value))
-    return f"'{text}" if text.lstrip()[:1] in ("=", "+", "-", "@", "|", "%") and not NUMBER.fullmatch(text) else text
+    return f"'{text}" if text.lstrip()[:1] in _FORMULA and not NUMBER.fullmatch(text) else text
 
 
 def to_csv(rows: Iterable[Row], columns: Sequence[str]) -> str:
