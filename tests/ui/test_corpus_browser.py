@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import httpx
 import pymupdf
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from rag.corpus import open_corpus, save_corpus
 from tests.ui.conftest import Server, Visit, free_port, serving, visiting
@@ -130,13 +131,17 @@ def test_pages_are_found_opened_and_stepped_through_by_keyboard(visit: Visit) ->
     expect(page.get_by_role("button", name="Next entries")).to_be_disabled()
 
 
-def test_of_several_pages_asked_for_at_once_the_last_is_shown(visit: Visit) -> None:
-    wanted = visit.page.evaluate(
-        "[2, 3, 5].map((n) => document.querySelectorAll('.fb-page-tiles button')[n])"
-        ".map((tile) => { tile.click(); return JSON.parse(tile.dataset.browse).page; })"
-    )
-    expect(visit.page.locator("[data-shown-page]")).to_have_attribute("data-shown-page", wanted[-1])
-    expect(visit.page.locator(".fb-page-tiles button[aria-current]")).to_have_count(1)
+def test_a_page_asked_for_while_another_is_on_its_way_is_shown(visit: Visit) -> None:
+    page, held = visit.page, list[Route]()
+    tiles = page.locator(".fb-page-tiles button")
+    wanted = json.loads(tiles.nth(5).get_attribute("data-browse") or "")["page"]
+    page.route("**/run/predict*", lambda route: held.append(route), times=1)
+    with page.expect_request("**/run/predict*"):
+        tiles.nth(2).click()
+    tiles.nth(5).click()
+    held[0].continue_()
+    expect(page.locator("[data-shown-page]")).to_have_attribute("data-shown-page", wanted)
+    expect(tiles.nth(5)).to_have_attribute("aria-current", "true")
 
 
 def test_kinds_of_region_are_shown_and_hidden(visit: Visit) -> None:
