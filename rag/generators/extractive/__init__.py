@@ -1,6 +1,7 @@
 """The embedded extractive reader: no key, no network, deterministic.
 
 words      stems, stop words, other names of the same thing
+rarity     how rare a word is in English
 questions  what is asked: kind of answer, content words, parts
 evidence   the prompt's evidence in sentences, facts, table rows, labels
 rows       table rows and the labels of drawings

@@ -6,14 +6,28 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from rag.generators.extractive import spans
 from rag.generators.extractive.questions import MAX_CHARS, Answer, Kind, Question, analyse
 from rag.generators.extractive.words import index
 
-_COMPARISON = re.compile(
-    r"\A(?P<frame>.*\b(?:which|who|what)\b.*?\b(?P<how>more|most|larger|largest|higher|highest|greater|bigger|older|oldest|longer|"
-    r"later|latest|fewer|fewest|less|lower|lowest|smaller|smallest|younger|youngest|shorter|earlier|first|sooner)\b.*?)"
-    r"(?:,|:| -|\bof)\s+(?:the two, )?(?P<one>[^,?]+?),?\s+or\s+(?P<other>[^,?]+?)\s*\??\Z", re.I | re.S
+_HOW = (
+    r"more|most|larger|largest|higher|highest|greater|bigger|older|oldest|longer|later|latest|fewer|fewest|less|lower|lowest|"
+    r"smaller|smallest|younger|youngest|shorter|earlier|first|sooner"
+)
+_AUXILIARY = r"\A(?:is|are|was|were|do|does|did|have|has|had)\b"
+_RELATION = r"(?:in|from|for|by|on|at|to|of|among|under|with)"
+_COMPARISONS = (
+    re.compile(
+        rf"\A(?P<frame>.*\b(?:which|who|what)\b.*?\b(?P<how>{_HOW})\b.*?)"
+        r"(?:,|:| -|\bof)\s+(?:the two, )?(?P<one>[^,?]+?),?\s+or\s+(?P<other>[^,?]+?)\s*\??\Z", re.I | re.S),
+    re.compile(
+        rf"{_AUXILIARY} (?P<frame>(?P<how>{_HOW})\b[^?]*?\b{_RELATION}) (?P<one>[^,?]+?),? or (?:{_RELATION} )?(?P<other>[^?]+?)\s*\??\Z",
+        re.I | re.S),
+    re.compile(
+        rf"{_AUXILIARY} (?P<one>[^,?]+?),? or (?P<other>[^,?]+?) (?P<frame>(?:\w+ )?(?P<how>{_HOW})\b[^?]*?)\s*\??\Z", re.I | re.S),
 )  # fmt: skip
+"""Which has more subjects, A or B? / Did more people take part in A or in B? / Does A or B comprise more women?"""
+
 _NAME = r"(?:the )?[A-Z0-9\"'(][^\s,]*(?: (?:of|the|for|in|on|de|&|[A-Z0-9(\"'][^\s,]*))*"
 _BOTH = re.compile(
     rf"\A(?i:is|are|was|were|do|does|did|have|has|can) (?=.*\bboth\b)(?:both )?(?:the \w+ )?(?P<one>{_NAME}),? and (?P<other>{_NAME}) "
@@ -24,10 +38,6 @@ _LEAST = frozenset(
 )
 _DATED = frozenset("later latest earlier first sooner older oldest younger youngest".split())
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
-
-
-MAX_WORDS = 6
-"""A longer reply is a sentence, not a value to compare."""
 
 
 def answers(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, ...]:
@@ -43,16 +53,18 @@ def answers(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, .
 
 def _larger(question: str, ask: Callable[[Question], Answer]) -> tuple[Answer, ...]:
     """ "Which has more subjects, A or B?": the two values, the winner first."""
-    match = _COMPARISON.search(question)
-    if not match:
+    match = next((m for pattern in _COMPARISONS if (m := pattern.search(question))), None)
+    if match is None:
         return ()
     how = match["how"].lower()
     kind: Kind = "year" if how in _DATED else "count" if how in ("more", "most", "fewer", "fewest") else "amount"
     found = []
     for option in (match["one"], match["other"]):
-        reply = ask(replace(analyse(f"{match['frame']} {option}"), kind=kind, superlative=""))
-        value = _NUMBER.search(reply.text)
-        if value is None or len(reply.text.split()) > MAX_WORDS:
+        part = replace(analyse(f"{match['frame']} {option}"), kind=kind, superlative="")
+        reply = ask(part)
+        best = next(iter(spans.candidates(reply.text, part)), None)
+        value = _NUMBER.search(reply.text, best.start) if best else None
+        if value is None:
             return ()
         found.append((float(value.group().replace(",", "")), replace(reply, text=f"{option}: {reply.text}")))
     found.sort(key=lambda entry: entry[0], reverse=how not in _LEAST)

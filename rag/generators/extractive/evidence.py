@@ -51,13 +51,14 @@ TITLE = 3
 class Unit:
     """The smallest run of evidence that can answer. ``tag`` is the window of its middle, ``tags`` all windows it touches.
     ``context`` are words around it that help to recognise it (the sentences next to it, the caption, the source) but can't be
-    quoted; ``before`` is the sentence before. A table row has ``cells``."""
+    quoted; ``before`` and ``after`` are the sentences next to it. A table row has ``cells``."""
 
     tag: str
     kind: UnitKind
     text: str
     context: str = ""
     before: str = ""
+    after: str = ""
     cells: tuple[Cell, ...] = ()
     tags: tuple[str, ...] = ()
 
@@ -151,7 +152,8 @@ def _sentences(passage: _Passage) -> Iterator[Unit]:
             above = " ".join([*texts[max(0, i - TITLE) : i], title, source])
             yield Unit(tag, "row", row, above, cells=row_of(row), tags=tags)
         if prose:
-            yield Unit(tag, "sentence", prose, near, texts[i - 1] if i else "", tags=tags)
+            before, after = texts[i - 1] if i else "", texts[i + 1] if i + 1 < len(texts) else ""
+            yield Unit(tag, "sentence", prose, near, before, after, tags=tags)
 
 
 def sentence_spans(text: str) -> Iterator[tuple[int, int]]:

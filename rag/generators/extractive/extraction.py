@@ -11,7 +11,7 @@ from rag.generators.extractive.evidence import Unit
 from rag.generators.extractive.questions import NUMERIC, Question
 from rag.generators.extractive.words import index, stems, tokens
 
-CLEAR_MARGIN = 1.2
+CLEAR_MARGIN = 1.6
 """A number or name is quoted alone when it scores so many times the next best; else the sentence that holds both is quoted."""
 
 MAX_UNCLEAR = 240
@@ -26,7 +26,7 @@ _REASON = re.compile(
     re.I,
 )
 _DEFINES = re.compile(
-    r"[\"'\u2019\u201d)]?(?: (?:\([^()]{1,20}\)|[A-Za-z][a-z]*))?\W{0,2}\s?"
+    r"[\"'\u2019\u201d)]?(?: (?:\([^()]{1,20}\)|(?:for|of|in) [\w-]+(?: [\w-]+)?|[A-Za-z][a-z]*))?\W{0,2}\s?"
     r"(?:(?:is|are|was|were) (?:defined|a|an|the|one(?! of)|any|used to|known|called|simply|essentially|just|that|orally)\b"
     r"|(?:means?|denotes?|refers? to|stands? for|consists? of|measures?)\b|(?<=,) ?(?:an? |where\b|i\.e\.|that is\b|which is\b))"
 )
@@ -40,7 +40,7 @@ _NEGATED = re.compile(
     r"\w+n['\u2019]t|no (?:\w+ ){0,3}?(?:evidence|need|reason|difference|effect|way|guarantee)|never|nor|neither|without|unlike)\b",
     re.I,
 )
-
+_TOLD = re.compile(r"(?:(?:The|Our) (?:short )?answer is |In short, )?(yes|no)[,.:;!]", re.I)
 
 OTHER_SIDE = 0.2
 _CUT = re.compile(r"([<>\u2264\u2265])=? ?(\d+(?:\.\d+)?)")
@@ -72,7 +72,7 @@ def extract(unit: Unit, question: Question) -> Extract:
         return _span(unit, question)
     if question.kind == "yes_no":
         fits = len(unit.text) >= MIN_SENTENCE and unit.kind in ("sentence", "fact", "caption")
-        return Extract(f"{_polarity(unit.text, question)}: {unit.text}", fits)
+        return Extract(f"{_polarity(unit, question)}: {unit.text}", fits)
     if question.kind == "name":
         return _name(unit, question)
     if question.kind == "definition":
@@ -150,6 +150,10 @@ def _defines(unit: Unit, question: Question) -> float:
     return 0.0
 
 
-def _polarity(text: str, question: Question) -> str:
-    """Yes or No: whether the text denies what the question asks (or the other way round)."""
-    return "Yes" if bool(_NEGATED.search(text)) == bool(_NEGATED.search(question.text)) else "No"
+def _polarity(unit: Unit, question: Question) -> str:
+    """Yes or No: what the next sentence says outright, or whether the unit denies what the question asks (or the other way
+    round)."""
+    told = _TOLD.match(unit.after)
+    if told:
+        return told[1].capitalize()
+    return "Yes" if bool(_NEGATED.search(unit.text)) == bool(_NEGATED.search(question.text)) else "No"

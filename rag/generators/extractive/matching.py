@@ -17,61 +17,71 @@ from rag.generators.extractive import cells, naming
 from rag.generators.extractive.evidence import COMMAND, Unit
 from rag.generators.extractive.extraction import Extract, extract
 from rag.generators.extractive.questions import NUMERIC, SUPERLATIVE, Kind, Question, Term
+from rag.generators.extractive.rarity import rarity
 from rag.generators.extractive.words import STOP_STEMS, abbreviates, holds, index, stems, tokens
 
 WEIGHTS: Mapping[str, float] = {
-    "own": 3.24,
-    "near": 1.55,
-    "passage": 2.38,
-    "first": 0.68,
-    "nowhere": 0.38,
-    "strange": -0.39,
-    "anchors": -0.18,
-    "focus": 0.71,
-    "together": 2.56,
-    "mass": 1.59,
-    "meaning": 0.56,
-    "misfit": -0.78,
-    "read off": 0.45,
-    "title": -0.98,
-    "code": -0.87,
-    "length": 0.85,
+    "own": 2.38,
+    "near": 0.39,
+    "passage": 1.92,
+    "first": 0.55,
+    "anchors": -0.23,
+    "focus": 0.80,
+    "together": 2.07,
+    "mass": 1.82,
+    "meaning": 0.44,
+    "rare": 1.56,
+    "crop": 0.79,
+    "span": -0.54,
+    "misfit": -1.10,
+    "told": -1.01,
+    "read off": 0.73,
+    "title": -1.05,
+    "code": -0.75,
+    "length": 0.70,
 }
-NONE = 8.47
+NONE = 7.07
 """Log-odds, per feature, of a candidate being the answer, and those of "none of them"; printed by ``tests/bench/fit_reader.py`` from
-``tests/data/reader_calibration.json``.
+``tests/data/reader_calibration.json`` and the demo questions.
 
     own, near, passage   shares of the question's weighted words that the unit holds, that it and its neighbours hold, that all
                          evidence with its tag holds; ``mass`` is the weight of those near, so that long questions count more
-    first                the unit is of the passage or crop that retrieval ranked first
-    nowhere, strange     share of the words that no evidence holds; a rare word is among them
+    rare                 the share that the unit holds of them, each weighed by its rarity in English (``rarity``)
+    first, crop          the unit is of the passage or crop that retrieval ranked first; of a caption
     anchors, focus       share of its names and numbers that are not near; the noun asked for is near
     together             how closely the answer and the question's words stand together; of a table, how well label and column fit
     meaning              cosine of question and sentence by the embedded encoder, scaled
-    misfit, length       not quite of the kind asked for; words of the answer
-    read off, code       what the unit is: a table row or label; a program listing
+    misfit, told         not quite of the kind asked for; a sentence in place of a value, name or person
+    span, length         a piece of the unit; words of the answer
+    read off, title, code   what the unit is: a table row or label; a caption's number and name; a program listing
 """
 
 FEATURES = tuple(WEIGHTS)
 
 ANSWERABLE: Mapping[str, float] = {
-    "lead": 0.34,
-    "odds": 0.08,
-    "nowhere": -2.69,
-    "strange": -1.14,
-    "anchors": -0.51,
-    "meaning": 0.11,
-    "passage": 0.64,
+    "lead": 0.23,
+    "odds": 0.18,
+    "nowhere": -2.20,
+    "focus": 0.54,
+    "unlike": -0.68,
+    "read off": 0.41,
+    "together": 0.38,
+    "passage": 0.66,
+    "meaning": 0.91,
 }
-ANSWERABLE_BIAS = 1.09
+ANSWERABLE_BIAS = -0.56
 """Log-odds that the evidence answers the question at all, fitted apart, since a question may well be answered though two candidates
 are equally good; printed by ``tests/bench/fit_reader.py``.
 
-    lead                   log-odds of the best candidate against the others and none
-    odds                   log-odds of all candidates together against none
-    nowhere, strange, anchors   of the best candidate, see ``WEIGHTS``
-    meaning, passage       the most that any candidate has
+    lead      log-odds of the best candidate against the others and none
+    odds      log-odds of all candidates together against none
+    nowhere   share of the question's weighted words that no evidence holds
+    unlike    the best is a sentence that holds no value of the kind asked for
+    others    of the best candidate (``OF_BEST``) or the most that any has (``OF_ANY``), see ``WEIGHTS``
 """
+
+OF_BEST = ("nowhere", "focus", "unlike", "read off")
+OF_ANY = ("together", "passage", "meaning")
 
 Weighed = list[tuple[Term, float, bool]]
 """A question's terms with their weight in this prompt and whether the evidence holds them anywhere."""
@@ -92,11 +102,11 @@ USUAL_COSINE = 0.4
 COSINE_SPREAD = 0.2
 """So many candidates, and so much of each, are compared with the question by the encoder; another one counts as usual."""
 
-RARE_PIECES = 3
-"""A word that the encoder's vocabulary takes so many pieces for is rare: "lenalidomide"."""
-
 MASS = 5.0
 """Weight of question words near a unit from which more say nothing more."""
+
+GENERIC = frozenset(stems("value level number amount"))
+"""Measures that need not be called so: "varg < 0.209" tells a value."""
 
 STRICT: frozenset[Kind] = NUMERIC | {"who", "where", "definition"}
 """Kinds for which nothing but an answer of that kind will do."""
@@ -108,7 +118,6 @@ _SAYING: frozenset[Kind] = frozenset({"open", "why", "name", "definition", "yes_
 _RELATING: frozenset[Kind] = frozenset({"who", "where", "year"})
 
 _LABEL = re.compile(r"\A\W*(?:Fig(?:ure)?|Tab(?:le)?)s?\.? ?\d+(?:\.\d+)*[:.]?", re.I)
-_WHEN = re.compile(r"\Awhen\b", re.I)
 _CODE = re.compile(r"<- |^R?> |\w\(\w+ ?[=~]|, data ?=|\w\$\w")
 
 
@@ -144,7 +153,7 @@ class Match:
     @property
     def logit(self) -> float:
         """Its log-odds against another candidate or none, up to a constant."""
-        return sum(WEIGHTS[name] * value for name, value in self.features.items())
+        return sum(weight * self.features[name] for name, weight in WEIGHTS.items())
 
 
 def best_match(question: Question, evidence: Sequence[Indexed]) -> tuple[Match, float] | None:
@@ -166,8 +175,8 @@ def weighed(question: Question, found: Sequence[Match]) -> tuple[int, dict[str, 
     rivalry = VAGUE_RIVALRY if _is_vague(question) else RIVALRY
     against = math.exp(NONE) + rivalry * (sum(odds) - support[best])
     signs = {"lead": math.log(support[best] / against), "odds": math.log(sum(odds)) - NONE}
-    signs |= {name: found[best].features[name] for name in ("nowhere", "strange", "anchors")}
-    return best, signs | {name: max(match.features[name] for match in found) for name in ("meaning", "passage")}
+    signs |= {name: found[best].features[name] for name in OF_BEST}
+    return best, signs | {name: max(match.features[name] for match in found) for name in OF_ANY}
 
 
 def _is_vague(question: Question) -> bool:
@@ -212,23 +221,20 @@ def matches(question: Question, evidence: Sequence[Indexed]) -> list[Match]:
     terms = _weighed(question, evidence)
     order = sorted(range(len(evidence)), key=lambda i: -_fit(terms, evidence[i]))
     shortlist = [evidence[i] for i in order[:SHORTLIST]]
-    found = [match for item in shortlist if (match := _match(question, item, terms))]
-    if not found and _may_be_told(question):
-        told = replace(question, kind="open")
-        found = [_as_misfit(match) for item in shortlist if (match := _match(told, item, terms))]
+    found = [match for item in shortlist if (match := _match(question, item, terms) or _told(question, item, terms))]
     found = [*_compared(question, found), *_superlatives(question, evidence, terms)]
     place = {id(item.unit): i for i, item in enumerate(evidence)}
     return sorted(found, key=lambda match: place[id(match.unit)])
 
 
-def _may_be_told(question: Question) -> bool:
-    """Whether a sentence answers where no span of the kind asked for was found: a name in an unusual shape, "when" without a year."""
-    named = question.kind == "name" and bool(naming.asked(question))
-    return named or bool(_WHEN.search(question.text))
-
-
-def _as_misfit(match: Match) -> Match:
-    return replace(match, features={**match.features, "misfit": 1.0})
+def _told(question: Question, item: Indexed, terms: Weighed) -> Match | None:
+    """The sentence as an answer where it holds no span of the kind asked for: a name in an unusual shape, "when" without a year, a
+    value in words. What something is only a sentence that defines it tells."""
+    if item.unit.kind not in ("sentence", "fact", "caption") or question.kind == "definition":
+        return None
+    match = _match(replace(question, kind="open"), item, terms)
+    told = {"misfit": 1.0, "told": 1.0, "unlike": float(question.kind in STRICT)}
+    return replace(match, features={**match.features, **told}) if match else None
 
 
 def _compared(question: Question, found: Sequence[Match]) -> Iterator[Match]:
@@ -257,11 +263,11 @@ def _informed(question: Question, evidence: Sequence[Indexed]) -> Question:
         short = {word for word in vocabulary if abbreviates(word, first.text.lower(), second.text.lower())}
         for word in (first, second):
             added.setdefault(word.stem, set()).update(short)
-    rare = {word.stem for word in words if text_encoder(ENCODER).count_tokens(word.text) >= RARE_PIECES}
+    rare = {word.stem: rarity(word.text.lower()) for word in words}
     terms = []
     for term in question.terms:
-        if any(word in rare for phrase in term.alternatives for word in phrase):
-            term = replace(term, strange=True)
+        known = [rare[word] for phrase in term.alternatives for word in phrase if word in rare]
+        term = replace(term, rarity=max(known, default=0.0))
         names = {(s,) for phrase in term.alternatives for word in phrase for s in added.get(word, ())}
         terms.append(replace(term, alternatives=term.alternatives | names) if names else term)
     return replace(question, terms=tuple(terms))
@@ -308,7 +314,7 @@ def _match(question: Question, item: Indexed, terms: Weighed) -> Match | None:
         return None
     if (
         question.kind == "amount"
-        and question.focus
+        and set(question.focus) - GENERIC
         and not any(holds((word,), item.near) for word in _measures(question))
     ):
         return None
@@ -355,13 +361,17 @@ def _features(question: Question, item: Indexed, terms: Weighed, found: Extract)
         "passage": sum(w for t, w, _ in terms if t.in_(passage)) / total,
         "first": float(item.unit.tag[1:] == "1" and item.unit.kind != "fact"),
         "nowhere": sum(w for _, w, anywhere in terms if not anywhere) / total,
-        "strange": float(any(not anywhere and t.strange for t, _, anywhere in terms)),
         "anchors": sum(not t.in_(near) for t in anchors) / max(1, len(anchors)),
         "focus": float(holds(question.focus, near)),
         "together": found.together,
         "mass": min(1.0, sum(t.weight for t, _, _ in terms if t.in_(near)) / MASS),
         "meaning": 0.0,
+        "rare": sum(t.rarity for t, _, _ in terms if t.in_(item.own)) / (sum(t.rarity for t, _, _ in terms) or 1.0),
+        "crop": float(item.unit.kind == "caption"),
+        "span": float(found.fits and found.text != item.unit.text),
         "misfit": float(not found.fits),
+        "told": 0.0,
+        "unlike": 0.0,
         "read off": float(item.unit.kind in ("row", "label")),
         "title": float(bool(_LABEL.match(found.text))),
         "code": float(bool(_CODE.search(item.unit.text))),

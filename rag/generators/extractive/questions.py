@@ -42,6 +42,8 @@ _ENDS = (
 
 # The first pattern that is found decides. Patterns are searched in the lower-cased question.
 KINDS: tuple[tuple[Kind, str], ...] = (
+    ("open", r"\b(?:mean|meant|stand) (?:by|for)\b|^what (?:do|does|did) .*\b(?:mean|refer to|denote|represent)\b"),
+    ("amount", r"\b(?:by|of|to) (?:how many|which|what) (?:fold|factor)\b|\bhow many fold\b"),
     ("count", r"\bhow many\b|\bwhat (?:is|was|were|are)? ?(?:the )?(?:total )?number of\b"),
     ("percent", r"\b(?:what|which) (?:\w+ )?(?:percent(?:age)?|proportion|fraction|share)\b|\bhow many percent\b"
                 r"|\bwhat (?:is|was) the (?:\w+ ){0,2}(?:percentage|proportion|fraction)\b"),
@@ -52,19 +54,20 @@ KINDS: tuple[tuple[Kind, str], ...] = (
     ("p_value", r"\bp[- ]?value\b|^(?!.*\bwhich p[- ]?values).*\bp[- ]?values\b"),
     ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
     ("interval", r"\bconfidence (?:interval|limits)|\b95 ?% ci\b|\binterquartile|\biqr\b"
-                 r"|\b(?:what|which) (?:\w+ )?(?:range|interval)\b"),
+                 r"|\b(?:what|which) (?:(?:is|was) the )?(?:\w+ )?(?:range|interval)\b"),
     ("year", r"\b(?:what|which) year\b|^when\b(?! (?:is|are|does|do|should|can|to)\b)"),
     ("where", r"^where\b(?! (?:is|are|can|should) (?:the )?\w+ (?:used|needed|useful)\b)"
-              r"|\b(?:what|which) (?:city|town|country|county|state|place|region|continent)\b"),
+              r"|\b(?:what|which) (?:city|town|country|county|place|region|continent)\b"),
     ("why", r"\bwhy\b|\b(?:what|which) (?:is|was|were|are)? ?(?:the )?(?:reason|purpose|motivation)"),
     ("who", r"(?:^|, |\band )(?:by |to |from )?who(?:se|m)?\b|\b(?:what|which) (?:\w+ )?(?:author|researcher|person"
             r"|statistician|epidemiologist|scientist|doctor|physician|surgeon|professor)s?\b"),
     ("amount", r"\b(?:what|which) (?:is|was|were|are) (?:the |an? )?(?!\w+ed\b)(?:[\w.()'%/-]+ ){0,4}?"
                r"(?:\w+-)*(?:" + _MEASURES + r")s?\b" + _ENDS),
+    ("amount", r"\bwhat (?:(?:is|was|are|were) the )?(?:mean|median|average)\b"),
     ("amount", r"\b(?:what|which) (?:[\w.()'%/-]+ ){0,3}?(?:" + _VALUES + r")s?\b" + _ENDS),
     ("amount", r"^at (?:which|what)\b.*\b(?:split|separated?|divided?|cut)\b"),
     ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()'\u2019-]+(?: [\w.()-]+){0,2}\??$"
-                   r"|\b(?:mean|meant|stand) (?:by|for)\b|^(?!.*\bwhich\b).*\bdefin(?:e|ed|ition)\b"),
+                   r"|^(?!.*\bwhich\b).*\bdefin(?:e|ed|ition)\b"),
     ("open", r"\bhow\b"),
     ("yes_no", r"^(?!.*\bwh(?:at|ich|o)\b)(?:.*, )?(?:is|are|was|were|do|does|did|can|could|has|have|had|should|will|would|must)\b"),
     ("open", r"\bwhat (?:is|are|was|were|do|does|did|can|could|has|have|had|will|would|should|may|might|must|the|happen\w*)\b"),
@@ -78,7 +81,7 @@ _SPLIT = re.compile(
     r",?\s+(?:and|or|but)\s+(?=(?:(?:in|of|for|at|by|to|on|with|from|under)\s+)?(?:what|which|how|who|when|where|why)\b)",
     re.I,
 )
-_ASKING = frozenset({"which", "what", "many", "much", "whose"})
+_ASKING = frozenset("which what many much whose large high low big great long".split())
 # Of "which company" the evidence says "Genentech, Inc.", not "company"; of "in which year" it says "1986".
 _CATEGORIES: frozenset[Kind] = frozenset({"name", "who", "where", "year", "percent", "p_value", "interval"})
 MAX_FOCUS = 3
@@ -114,13 +117,14 @@ MAX_CHARS = 2000
 @dataclass(frozen=True, slots=True)
 class Term:
     """A content word or phrase of the question, with the wordings that count as the same; ``weight`` is its say, an ``anchor``
-    is a name or number, a ``category`` says what sort of thing is asked for ("which company"); ``strange`` words are rare in any text."""
+    is a name or number, a ``category`` says what sort of thing is asked for ("which company"); ``rarity`` (0 to 1, ``rarity``) is set
+    where the question meets its evidence."""
 
     alternatives: frozenset[Phrase]
     weight: float
     anchor: bool
     category: bool = False
-    strange: bool = False
+    rarity: float = 0.0
 
     def in_(self, words: frozenset[str]) -> bool:
         """Whether an index (``words.index``) holds the term in any wording."""

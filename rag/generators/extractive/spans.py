@@ -35,7 +35,10 @@ _PLACE = (
 # The first pattern that finds anything decides.
 PATTERNS: Mapping[Kind, tuple[str, ...]] = {
     "count": (r"(?<=\b[nN] = )\d+|(?<=\b[nN]= )\d+", f"{_RANGE}|{_WHOLE}|{_IN_WORDS}"),
-    "percent": (rf"{_NUMBER}\s?(?:%|percent|per cent)", rf"(?<![\w.]){_NUMBER}|one-(?:half|third|fourth)|\bhalf\b"),
+    "percent": (
+        rf"{_NUMBER}\s?(?:%|percent|per cent)",
+        rf"(?<![\w.])(?!{_A_YEAR}){_NUMBER}|one-(?:half|third|fourth)|\bhalf\b",
+    ),
     "p_value": (
         r"p(?:-value)?s?\s*[=<>≤≈]+\s*<?\s*\d*\.?\d+(?:e[-−]?\d+)?",
         rf"(?<![\w.])(?:[<>]\s?)?0?\.\d+(?:e[-−]?\d+)?|<?\s?{_NUMBER}e-\d+",
@@ -108,7 +111,7 @@ _CLAUSE = re.compile(r"[,;:]\s|\b(?:and|but|while|whereas|versus|against)\b")
 
 REACH = 6.0
 """Words over which nearness to a question word fades to 1/e; half of it counts across the end of a clause."""
-MEASURE_BONUS = 1.0
+MEASURE_BONUS = 2.0
 COUNT_BONUS = 0.8
 """For the noun asked for: a measure stands right before its value ("a standard error of 0.066"), a noun right after its
 count ("54 patients")."""
