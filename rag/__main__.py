@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -168,7 +169,7 @@ def _add_evaluate(p: argparse.ArgumentParser) -> None:
         "--audit",
         action="store_true",
         help="ask nobody: print how many answers of the figure questions stand in a caption, and where the right text-only answers of the "
-        "newest run came from",
+        "newest run (before the first, of the one that ships) came from",
     )
     p.add_argument("--json", action="store_true", help="print the tables as JSON")
     _add_knobs(p)
@@ -374,12 +375,19 @@ def _print_run(args: argparse.Namespace, store: Store, run_id: str, missing: Seq
 def _print_audit(args: argparse.Namespace, store: Store, corpus: Corpus) -> int:
     from rag.evaluate import report
     from rag.evaluate.audit import audit, origins, recovered
+    from rag.evaluate.store import SHIPPED_RUN, Store
 
     found = audit(_questions(args, corpus), corpus)
     if not found:
         raise UsageError("None of these is a figure question; name a file with some (--questions).")
-    run = next((run for run in store.runs() if run.corpus_id == corpus.id), None)
-    came = origins(recovered(store.results(run.id), store.trace, corpus)) if run else {}
+    with ExitStack() as stack:
+        stores = [store]
+        if SHIPPED_RUN.is_file():
+            stores.append(stack.enter_context(Store(SHIPPED_RUN, read_only=True)))
+        kept, run = next(
+            ((each, run) for each in stores for run in each.runs() if run.corpus_id == corpus.id), (store, None)
+        )
+        came = origins(recovered(kept.results(run.id), kept.trace, corpus)) if run else {}
     rows = [one.row() for one in found]
     print(report.audit_as_json(rows, came) if args.json else report.render_audit(rows, run, came))
     return 0

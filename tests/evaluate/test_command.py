@@ -98,6 +98,21 @@ def test_the_audit_asks_nobody(small_folder, files, tmp_path):
     assert words.returncode == 0 and "small_figure_pixel" in words.stdout and "0/1" in words.stdout
 
 
+def test_the_audit_is_of_the_shipped_run_where_there_is_none_of_ones_own(shipped, tmp_path):
+    done = rag("--out", tmp_path, "--audit", "--json")
+    assert done.returncode == 0, done.stderr
+    counted = sum(sum(row["origins"].values()) for row in json.loads(done.stdout)["recovered"])
+    assert (
+        0
+        < counted
+        == sum(
+            result.type == "figure" or result.type.startswith("figure_")
+            for result in shipped.results(shipped.runs()[0].id)
+            if result.system in ("baseline", "+KG") and result.verdicts["lexical"]["accuracy"]
+        )
+    )
+
+
 @pytest.mark.parametrize(
     ("args", "says"),
     [
