@@ -323,7 +323,7 @@ def run_evaluate(args: argparse.Namespace) -> int:
 def _evaluated(args: argparse.Namespace, store: Store, corpus: Corpus) -> tuple[str, tuple[str, ...]]:
     """The run, asked and judged, and why verdicts are missing."""
     from rag.evaluate.judges import OFFLINE, judges_named
-    from rag.evaluate.runner import Plan, check_budget, estimate_cost, evaluate, judge_run
+    from rag.evaluate.runner import CALLS_AT_ONCE, Plan, check_budget, estimate_cost, evaluate, judge_run
 
     for option in ("limit", "at_once"):
         value = getattr(args, option)
@@ -351,7 +351,12 @@ def _evaluated(args: argparse.Namespace, store: Store, corpus: Corpus) -> tuple[
         limits={spec.provider: args.at_once for spec in plan.generators} if args.at_once else None,
     )
     missing = judge_run(
-        store, run.id, judges, progress=lambda n, of: show(n, of, f"{n:,} of {of:,} judged"), again=args.judge_again
+        store,
+        run.id,
+        judges,
+        progress=lambda n, of: show(n, of, f"{n:,} of {of:,} judged"),
+        again=args.judge_again,
+        at_once=1 if set(judges) <= set(OFFLINE) else args.at_once or CALLS_AT_ONCE,
     )
     return run.id, missing
 

@@ -228,7 +228,16 @@ class AblationDesk:
 
     def _runs(self) -> str:
         going = self.job is not None and not self.job.ended.is_set()
-        return view.runs([run for run, _ in self.runs().values()], self.may_start, going)
+        return view.runs([run for run, _ in self.runs().values()], self.may_start, going) + self._amiss()
+
+    def _amiss(self) -> str:
+        """Why runs of one's own are not shown; told to those alone who may start some, since it names the file."""
+        try:
+            if self.may_start and (self.folder / FILE_NAME).is_file():
+                self.store().runs()
+        except UsageError as error:
+            return view.progress(None, str(error), bad=True)
+        return ""
 
     # --- cells and questions -----------------------------------------------------------------------------------------
 

@@ -311,7 +311,7 @@ HAIKU = _model(
     vision=True,
 )  # fmt: skip
 JUDGE_MODELS: Mapping[str, GeneratorSpec] = {spec.name: spec for spec in (DEEPSEEK, HAIKU)}
-"""The study's judges. Their prices are not known here, so that a spending cap refuses them unless the operator's file names them."""
+"""The study's judges. What judging costs is not estimated, so that the command line asks them only without a cap (``--yes``)."""
 OFFLINE_NAME, STUDY_NAME = "offline", "study"
 
 

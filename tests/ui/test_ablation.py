@@ -162,6 +162,9 @@ def test_a_store_that_is_damaged_while_the_page_is_open_hides_its_runs_alone(
     desk.store()._db.executescript("PRAGMA writable_schema = ON; DELETE FROM sqlite_master WHERE name = 'runs'; VACUUM")
     update = named(desk.open(request(), None, *EVERYTHING))
     assert update["sources"]["value"] == [STUDY] and "Judged by language models" in update["board"]
+    assert "runs.sqlite can&#x27;t be used" in update["runs"]
+    desk.may_start = False
+    assert "runs.sqlite" not in named(desk.open(request(), None, *EVERYTHING))["runs"]
 
 
 def test_tables_hold_the_figures_of_the_results(make: Callable[..., AblationDesk], small: Corpus) -> None:
