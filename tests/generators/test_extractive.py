@@ -346,7 +346,7 @@ def _is_right(said: str, expected: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("split", "least"), [("fitted", (0.8, 0.72, 0.75)), ("held out", (0.75, 0.65, 0.75))])
+@pytest.mark.parametrize(("split", "least"), [("fitted", (0.78, 0.8, 0.78)), ("held out", (0.8, 0.68, 0.76))])
 def test_calibration(split: str, least: tuple[float, float, float]) -> None:
     """Shares of answerable questions that are answered, of unanswerable ones that are not, and of answers that are right."""
     readings = [(read(_prompt(case)), case["expected"]) for case in _cases() if case["split"] == split]

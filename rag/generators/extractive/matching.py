@@ -21,26 +21,26 @@ from rag.generators.extractive.rarity import rarity
 from rag.generators.extractive.words import STOP_STEMS, abbreviates, holds, index, stems, tokens
 
 WEIGHTS: Mapping[str, float] = {
-    "own": 2.38,
-    "near": 0.39,
-    "passage": 1.92,
+    "own": 2.46,
+    "near": 0.33,
+    "passage": 1.93,
     "first": 0.55,
     "anchors": -0.23,
-    "focus": 0.80,
-    "together": 2.07,
-    "mass": 1.82,
+    "focus": 0.82,
+    "together": 2.18,
+    "mass": 1.84,
     "meaning": 0.44,
-    "rare": 1.56,
-    "crop": 0.79,
-    "span": -0.54,
-    "misfit": -1.10,
-    "told": -1.01,
-    "read off": 0.73,
-    "title": -1.05,
-    "code": -0.75,
-    "length": 0.70,
+    "rare": 1.57,
+    "crop": 0.80,
+    "span": -0.94,
+    "misfit": -0.98,
+    "told": -1.21,
+    "read off": 0.00,
+    "title": -1.13,
+    "code": -0.68,
+    "length": 0.42,
 }
-NONE = 7.07
+NONE = 6.86
 """Log-odds, per feature, of a candidate being the answer, and those of "none of them"; printed by ``tests/bench/fit_reader.py`` from
 ``tests/data/reader_calibration.json`` and the demo questions.
 
@@ -52,24 +52,24 @@ NONE = 7.07
     together             how closely the answer and the question's words stand together; of a table, how well label and column fit
     meaning              cosine of question and sentence by the embedded encoder, scaled
     misfit, told         not quite of the kind asked for; a sentence in place of a value, name or person
-    span, length         a piece of the unit; words of the answer
+    span, length         a piece of running text; words of the answer
     read off, title, code   what the unit is: a table row or label; a caption's number and name; a program listing
 """
 
 FEATURES = tuple(WEIGHTS)
 
 ANSWERABLE: Mapping[str, float] = {
-    "lead": 0.23,
-    "odds": 0.18,
-    "nowhere": -2.20,
+    "lead": 0.24,
+    "odds": 0.16,
+    "nowhere": -2.23,
     "focus": 0.54,
-    "unlike": -0.68,
-    "read off": 0.41,
-    "together": 0.38,
-    "passage": 0.66,
-    "meaning": 0.91,
+    "unlike": -0.76,
+    "read off": 0.52,
+    "together": 0.35,
+    "passage": 0.61,
+    "meaning": 0.92,
 }
-ANSWERABLE_BIAS = -0.56
+ANSWERABLE_BIAS = -0.50
 """Log-odds that the evidence answers the question at all, fitted apart, since a question may well be answered though two candidates
 are equally good; printed by ``tests/bench/fit_reader.py``.
 
@@ -85,6 +85,9 @@ OF_ANY = ("together", "passage", "meaning")
 
 Weighed = list[tuple[Term, float, bool]]
 """A question's terms with their weight in this prompt and whether the evidence holds them anywhere."""
+
+PROSE = frozenset({"sentence", "fact", "caption"})
+"""Units that are running text."""
 
 SHORTLIST = 24
 """So many units, those that share the most words with the question, are looked into for an answer."""
@@ -230,7 +233,7 @@ def matches(question: Question, evidence: Sequence[Indexed]) -> list[Match]:
 def _told(question: Question, item: Indexed, terms: Weighed) -> Match | None:
     """The sentence as an answer where it holds no span of the kind asked for: a name in an unusual shape, "when" without a year, a
     value in words. What something is only a sentence that defines it tells."""
-    if item.unit.kind not in ("sentence", "fact", "caption") or question.kind == "definition":
+    if item.unit.kind not in PROSE or question.kind == "definition":
         return None
     match = _match(replace(question, kind="open"), item, terms)
     told = {"misfit": 1.0, "told": 1.0, "unlike": float(question.kind in STRICT)}
@@ -239,7 +242,7 @@ def _told(question: Question, item: Indexed, terms: Weighed) -> Match | None:
 
 def _compared(question: Question, found: Sequence[Match]) -> Iterator[Match]:
     """The matches, the first few that are running text with the cosine of the question and their text."""
-    prose = [match for match in found if match.unit.kind in ("sentence", "fact", "caption")][:COMPARED]
+    prose = [match for match in found if match.unit.kind in PROSE][:COMPARED]
     asked = encoded(question.text)
     cosines = {id(match): float(asked @ encoded(match.unit.text[:COMPARED_CHARS])) for match in prose}
     for match in found:
@@ -368,7 +371,7 @@ def _features(question: Question, item: Indexed, terms: Weighed, found: Extract)
         "meaning": 0.0,
         "rare": sum(t.rarity for t, _, _ in terms if t.in_(item.own)) / (sum(t.rarity for t, _, _ in terms) or 1.0),
         "crop": float(item.unit.kind == "caption"),
-        "span": float(found.fits and found.text != item.unit.text),
+        "span": float(item.unit.kind in PROSE and found.fits and found.text != item.unit.text),
         "misfit": float(not found.fits),
         "told": 0.0,
         "unlike": 0.0,
