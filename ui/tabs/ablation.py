@@ -56,10 +56,16 @@ def _filters() -> dict[str, Any]:
         "sources": gr.Dropdown(
             [], value=[], multiselect=True, label="Results", elem_id="ablation-sources", min_width=0, scale=2
         ),
-        "types": _chips(type_choices(), [], "Question types", "ablation-types"),
-        "systems": _chips(list(SYSTEMS), [], "Systems", "ablation-systems"),
+        "types": _chips(type_choices(), [], "Question types (none: all)", "ablation-types"),
+        "systems": _chips(list(SYSTEMS), [], "Systems (none: all)", "ablation-systems"),
         "generators": gr.Dropdown(
-            [], value=[], multiselect=True, label="Generators", elem_id="ablation-generators", min_width=0, scale=2
+            [],
+            value=[],
+            multiselect=True,
+            label="Generators (none: all)",
+            elem_id="ablation-generators",
+            min_width=0,
+            scale=2,
         ),
         "judge": gr.Dropdown(
             judge_choices(()), value="", label="Judge", elem_id="ablation-judge", min_width=0, scale=1

@@ -501,7 +501,7 @@ def progress(event: Progress | None, done: Mapping[str, str]) -> str:
     """
     rows = "".join(_stage(stage, label, event, done) for stage, label in STAGES.items())
     counts = event.counts if event else {}
-    told = " · ".join(f"{count:,} {table}" for table, count in counts.items() if count)
+    told = " · ".join(plural(count, table.removesuffix("s")) for table, count in counts.items() if count)
     return (
         f'<section class="fb-card fb-build" data-building aria-label="{esc(words.BUILDING)}"><header><h2>{esc(words.BUILDING)}</h2>'
         f'{_stop("build")}</header><ol class="fb-stages">{rows}</ol><p class="fb-count">{esc(told)}</p></section>'
