@@ -159,6 +159,29 @@ CONCORDANCE = "concordance: 0.7818 | n: 11\nconcordance: 0.8258 | n: 150"
             "Yes: Women with hormonal therapy survived longer than women who were not treated this way [T1]",
         ),
         (
+            "By how many fold does each gram of spike increase the risk of progression?",
+            {
+                "texts": [
+                    "Of 4 factors the spike matters: each gram of it increases the risk of progression by 2.4 fold."
+                ]
+            },
+            "2.4 fold [T1]",
+        ),
+        (
+            "Is the sum of the residuals always zero for a stratified model?",
+            {
+                "texts": [
+                    "A question is whether the sum of the residuals is zero for a stratified model. The answer is no."
+                ]
+            },
+            "No: A question is whether the sum of the residuals is zero for a stratified model [T1]",
+        ),
+        (
+            "Does the registry of miners or the registry of nurses comprise more women?",
+            {"texts": ["The registry of miners comprises 41 women.", "The registry of nurses comprises 412 women."]},
+            "the registry of nurses: 412 women [T2]; the registry of miners: 41 women [T1]",
+        ),
+        (
             "Where were the samples of the miners collected?",
             {"texts": ["The samples of the miners were collected at Jena, Germany, in 1951."]},
             "Jena, Germany [T1]",
