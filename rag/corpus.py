@@ -599,7 +599,7 @@ def _linked(source: str, target: str) -> None:
 def licences_text(documents: Sequence[Document]) -> str:
     """The corpus's LICENSES.md: whose licence each row and image carries."""
     rows = [
-        f"- `{d.id}`: {d.title or d.file}. {d.authors} {d.year}. Licence: {d.licence or 'not stated'}. {d.copyright} {d.source}"
+        " ".join(filter(None, (f"- `{d.id}`:", *map(_sentence, _licence_parts(d)), d.copyright, d.source)))
         for d in documents
     ]
     return (
@@ -608,6 +608,17 @@ def licences_text(documents: Sequence[Document]) -> str:
         + "\n".join(" ".join(row.split()) for row in rows)
         + "\n"
     )
+
+
+def _licence_parts(document: Document) -> tuple[str, str, str]:
+    made = f"{document.authors} {document.year}".strip()
+    return document.title or document.file, made, f"Licence: {document.licence or 'not stated'}"
+
+
+def _sentence(text: str) -> str:
+    """With a full stop, unless it ends in a mark of its own or is empty."""
+    text = text.strip()
+    return f"{text}." if text and text[-1] not in ".!?" else text
 
 
 def check_target(out: Path, overwrite: bool) -> None:

@@ -18,7 +18,16 @@ import pytest
 from PIL import Image
 
 from rag import corpus_files
-from rag.corpus import Corpus, add_visual_index, build_visual_index, check_corpus, describe, open_corpus, proxy_texts
+from rag.corpus import (
+    Corpus,
+    add_visual_index,
+    build_visual_index,
+    check_corpus,
+    describe,
+    licences_text,
+    open_corpus,
+    proxy_texts,
+)
 from rag.corpus import save_corpus as save
 from rag.encoders import normalised
 from rag.errors import CorpusError
@@ -103,6 +112,23 @@ def save_text(out: Path, chunks: list[Chunk], **more: Any) -> Path:
 
 def test_a_sound_corpus_has_no_problems(folder: Path) -> None:
     assert check_corpus(folder) == []
+
+
+def test_licences_say_what_is_known_without_dangling_marks() -> None:
+    rows = licences_text(
+        [
+            Document(
+                "a", "Title", "a.pdf", 1, "0", authors="A. B.", year="2020", licence="CC BY", source="https://x.y"
+            ),
+            Document("p", "p", "p.jpg", 1, "0"),
+            Document("q", "Why?", "q.pdf", 1, "0", authors="C. D."),
+        ]
+    ).splitlines()
+    assert rows[-3:] == [
+        "- `a`: Title. A. B. 2020. Licence: CC BY. https://x.y",
+        "- `p`: p. Licence: not stated.",
+        "- `q`: Why? C. D. Licence: not stated.",
+    ]
 
 
 def test_describe(small: Corpus) -> None:

@@ -66,7 +66,8 @@ class Access:
 
     def call(self, credential: Credential, read_image: Callable[[PromptImage], bytes]) -> Call:
         """How one call with ``credential`` is made."""
-        return Call(credential, read_image, self.policy, self.timeouts)
+        own_keys = self.keys is not None and self.keys.allowed
+        return Call(credential, read_image, self.policy, self.timeouts, own_keys)
 
 
 OPERATOR = Access()

@@ -30,12 +30,14 @@ def _no_images(image: PromptImage) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How one call is made. ``credential`` ``None`` means the operator's key from the environment."""
+    """How one call is made. ``credential`` ``None`` means the operator's key from the environment; ``own_keys`` says that
+    whoever calls could have entered one on the page."""
 
     credential: Credential | None = None
     read_image: Callable[[PromptImage], bytes] = _no_images
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     timeouts: Timeouts = field(default_factory=Timeouts)
+    own_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ class GeneratorSpec:
         """
         found = call.credential if call.credential is not None else from_environment(self.key_env)
         if self.key_env and found.secret is None:
+            own = ", or enter your own key on the page" if call.own_keys else ""
             raise GeneratorError(
-                f"{self.label} needs a key for {self.provider}: set {self.key_env} where Fusebox runs, or enter your own key on the page."
+                f"{self.label} needs a key for {self.provider}: set {self.key_env} where Fusebox runs{own}."
             )
         return found

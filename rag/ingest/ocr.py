@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -80,6 +81,7 @@ _ALIKE = 0.7
 _CAPTION_KINDS: dict[str, CaptionKind] = {"figure-caption": "figure", "table-caption": "table"}
 _RULE_THICKNESS, _RULE_LENGTH = 3.0, 40.0
 _DARK = 160
+_LANGUAGE, _MAX_NAME_CHARS = re.compile(r"[a-z_]+"), 40
 
 
 class OcrWord(NamedTuple):
@@ -291,14 +293,22 @@ def check_languages(languages: str) -> str:
     installed = set(tesserocr.get_languages(folder)[1])
     wanted = [language.strip() for language in languages.split("+")]
     missing = [language for language in wanted if language not in installed]
+    if odd := [language for language in missing if not _LANGUAGE.fullmatch(language)]:
+        raise OcrUnavailable(
+            f"{', '.join(map(_quoted, odd))} is no language name. Give Tesseract's, joined by +, such as eng+deu."
+        )
     if missing:
-        packages = " ".join(f"tesseract-ocr-{language.replace('_', '-').lower() or 'eng'}" for language in missing)
+        packages = " ".join(f"tesseract-ocr-{language.replace('_', '-')}" for language in missing)
         known = ", ".join(sorted(installed - {"osd"})) or "none"
         raise OcrUnavailable(
             f"Tesseract has no language {', '.join(map(repr, missing))} here (installed: {known}). "
             f"Run `sudo apt-get install {packages}`."
         )
     return str(folder)
+
+
+def _quoted(name: str) -> str:
+    return repr(name[:_MAX_NAME_CHARS])
 
 
 class _Reader:

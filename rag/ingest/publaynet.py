@@ -125,7 +125,12 @@ def _coco_pages(file: Path, refuse: Refuse) -> Iterator[AnnotatedImage]:
     for name, own in images:
         plain = PurePosixPath(name.replace("\\", "/")).name  # a file elsewhere is nobody's business here
         try:
-            page = AnnotatedImage(_stem(plain), plain, _image_file(file, plain), _annotations(own, names, plain))
+            page = AnnotatedImage(
+                _stem(PurePosixPath(plain).stem, plain),
+                plain,
+                _image_file(file, plain),
+                _annotations(own, names, plain),
+            )
             if page.stem in seen:
                 raise DocumentError(f"{plain}: the page {page.stem!r} comes twice in {file.name}.")
         except DocumentError as error:
@@ -262,14 +267,17 @@ def _sample(key: str, members: Iterable[_Member], shard: str) -> AnnotatedImage:
         names = {category["id"]: category["name"] for category in named or ()} or _PUBLAYNET_IDS
     except (LookupError, TypeError) as error:
         raise DocumentError(f"{json_file} in {shard}: its categories need an id and a name each.") from error
-    return AnnotatedImage(_stem(file), file, image, _annotations(listed, names, f"{json_file} in {shard}"))
+    return AnnotatedImage(
+        _stem(file.partition(".")[0], file), file, image, _annotations(listed, names, f"{json_file} in {shard}")
+    )
 
 
 # --- both ------------------------------------------------------------------------------------------------------------
 
 
-def _stem(file: str) -> str:
-    stem = file.partition(".")[0].strip()
+def _stem(name: str, file: str) -> str:
+    """`name`, the start of the `file`'s, if it can be an id."""
+    stem = name.strip()
     if not stem or len(stem) > MAX_ID_CHARS or not stem.isprintable():
         raise DocumentError(
             f"{file[:MAX_ID_CHARS]!r} can't name a page: 1 to {MAX_ID_CHARS} printable characters, please."

@@ -173,6 +173,9 @@ class Plan:
     """SHA-256 -> name of a file taken."""
     _taken: int = 0
     _said: bool = False
+    _beyond: int = 0
+    """Pages beyond ``limit``; where ``_is_stream_cut``, there may be more."""
+    _is_stream_cut: bool = False
 
     def items(self, sources: Sequence[Source]) -> Iterator[Item]:
         """The pages of all sources in order. PDFs and images are opened at once, so that ``total`` is known and a damaged
@@ -191,6 +194,9 @@ class Plan:
                 yield from items
             except DocumentError as error:
                 self.refuse(str(error))
+        if self.limit is not None and self._beyond:
+            pages, least = f"{self.limit:,} page{'s' * (self.limit != 1)}", "at least " * self._is_stream_cut
+            self.note(f"Limited to {pages}; {least}{self._beyond:,} more were not read.")
 
     def _within_limits(self, sources: Sequence[Source]) -> Iterator[Source]:
         left = math.inf if self.limits.mb is None else self.limits.mb * 1_000_000
@@ -208,6 +214,7 @@ class Plan:
     def _room(self, pages: int, file: str) -> int:
         """How many of so many more pages may be taken; what is beyond the limit of the place is refused."""
         wanted = pages if self.limit is None else min(pages, self.limit - self._taken)
+        self._beyond += pages - wanted
         most = self.limits.pages
         room = wanted if most is None else min(wanted, most - self._taken)
         if room < wanted and not self._said:
@@ -217,6 +224,12 @@ class Plan:
             )
         self._taken += room
         return room
+
+    def _leave(self, rest: Iterator[object] | None) -> None:
+        """Count what follows in a stream beyond ``limit``; ``None`` where all of it would have to be read for that."""
+        if self._beyond and rest is not None:
+            self._beyond += sum(1 for _ in rest)
+        self._is_stream_cut |= rest is None
 
     def _add(self, document: Document, file: str) -> None:
         if document.id in self.documents:
@@ -231,7 +244,11 @@ class Plan:
             return None
         name = document_id(file)
         if name in self.documents:
-            raise DocumentError(f"{file.name}: another document is called {name!r} already; rename one of the files.")
+            other = self.documents[name]
+            raise DocumentError(
+                f"{file.name} (pages: {pages:,}): another document is called {name!r} already ({other.file}, pages: "
+                f"{other.pages:,}), with other content; rename one of the files."
+            )
         room = self._room(pages, file.name)
         if not room:
             return None
@@ -281,6 +298,7 @@ class Plan:
                 self.refuse(f"{source.path.name}: the source {record.source!r} is in another file too.")
                 continue
             if not self._room(1, source.path.name):
+                self._leave(None)
                 return
             digest = hashlib.sha256(record.text.encode()).hexdigest()
             title = Path(record.source).stem
@@ -294,7 +312,8 @@ class Plan:
         self.total = None
 
         def refuse(error: DocumentError) -> None:
-            self.refuse(str(error))
+            if not self._beyond:  # what is not read has no faults
+                self.refuse(str(error))
 
         if source.is_hub:
             pages = publaynet.read_hub(source.path.as_posix(), refuse=refuse)
@@ -304,6 +323,7 @@ class Plan:
             pages = publaynet.read_shards([source.path], refuse=refuse)
         for page in pages:
             if not self._room(1, page.file):
+                self._leave(pages if source.path.is_dir() else None)
                 return
             content = page.image if isinstance(page.image, bytes) else page.image.read_bytes()
             try:

@@ -474,10 +474,11 @@ async def _never(_seconds: float) -> None:
 
 def test_a_missing_key_names_the_variable_and_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    with pytest.raises(
-        GeneratorError, match=r"GPT-4o needs a key for OpenAI: set OPENAI_API_KEY .* or enter your own key"
-    ):
+    said = "GPT-4o needs a key for OpenAI: set OPENAI_API_KEY where Fusebox runs"
+    with pytest.raises(GeneratorError, match=rf"{said}\.$"):
         LISTED["gpt-4o"].make()
+    with pytest.raises(GeneratorError, match=f"{said}, or enter your own key on the page"):
+        LISTED["gpt-4o"].make(Call(own_keys=True))
 
 
 def test_two_keys_at_once_each_reach_the_server_with_their_own() -> None:

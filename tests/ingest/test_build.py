@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -152,10 +153,13 @@ def test_limit_counts_pages_over_all_files(
 def test_two_files_of_one_name(tmp_path: Path, no_triples: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
-        make_pdf(tmp_path / folder / "same.pdf", 1)
+        make_pdf(tmp_path / folder / "same.pdf", 1 + (folder == "b"))
     report = ingest([tmp_path / "a" / "same.pdf", tmp_path / "b"], tmp_path / "out", triples_file=no_triples)
     assert report.counts["documents"] == 1
-    assert "another document is called 'same'" in report.refused[0]
+    both = (
+        r"same\.pdf \(pages: 2\): another document is called 'same' already \(same\.pdf, pages: 1\), with other content"
+    )
+    assert re.match(both, report.refused[0])
 
 
 def test_one_file_given_twice_is_taken_once(tmp_path: Path, no_triples: Path) -> None:

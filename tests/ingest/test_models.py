@@ -421,7 +421,11 @@ def test_who_can_not_be_asked_is_told_before_any_work(tmp_path: Path, monkeypatc
     blind = replace(LISTED["gpt-4o-mini"], vision=False, label="Blind")
     embedded = generator_named("extractive")
     for models, error, says in (
-        (Models(tmp_path, extractor=LISTED["gpt-4o-mini"]), GeneratorError, "set OPENAI_API_KEY"),
+        (
+            Models(tmp_path, extractor=LISTED["gpt-4o-mini"]),
+            GeneratorError,
+            r"set OPENAI_API_KEY where Fusebox runs\.$",
+        ),
         (
             Models(tmp_path, captioner=blind),
             UsageError,

@@ -214,6 +214,14 @@ def test_a_language_that_is_not_installed_is_named_with_its_package() -> None:
         read_image(Image.new("L", (50, 50)), document="d", number=1, dpi=72, languages="eng+tlh_old")
 
 
+@pytest.mark.parametrize("odd", ["../../etc", "Eng", "", "x; reboot", "e" * 10_000 + "1"])
+def test_what_is_no_language_name_gets_no_command(odd: str) -> None:
+    with pytest.raises(OcrUnavailable, match="is no language name") as caught:
+        check_languages(f"eng+{odd}")
+    assert "apt-get" not in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
 def test_a_data_folder_without_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TESSDATA_PREFIX", str(tmp_path))
     with pytest.raises(OcrUnavailable, match=r"apt-get install tesseract-ocr-eng|language data was not found"):

@@ -69,6 +69,14 @@ def test_the_pages_of_a_folder_in_the_order_of_its_file(tmp_path: Path) -> None:
     assert not is_folder(tmp_path / "none")
 
 
+def test_dots_in_the_names_of_a_folder_tell_its_pages_apart(tmp_path: Path) -> None:
+    names = ("a.1.png", "a.2.png")
+    coco(tmp_path, images=[{"id": id_, "file_name": name} for id_, name in zip((7, 3), names, strict=True)])
+    for name in names:
+        (tmp_path / name).write_bytes(png())
+    assert [page.stem for page in read_folder(tmp_path)] == ["a.1", "a.2"]
+
+
 def test_images_in_a_folder_named_like_the_file(tmp_path: Path) -> None:
     coco(tmp_path)
     (tmp_path / "val").mkdir()

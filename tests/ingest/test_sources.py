@@ -17,7 +17,7 @@ from rag.ingest.build import ingest
 from rag.ingest.limits import UPLOADS, VARIABLES, Limits
 from rag.ingest.ocr import check_languages
 from rag.ingest.report import PageReport, Report
-from rag.ingest.sources import Source, find_sources
+from rag.ingest.sources import Plan, Source, find_sources
 from rag.settings import Settings, limits_from_env
 from rag.types import Progress
 from tests.ingest.test_build import make_pdf, write_records
@@ -275,6 +275,29 @@ def test_limits_come_from_the_environment() -> None:
     assert limits_from_env({"FUSEBOX_MAX_PAGES": ""}, Limits()) == Limits()
     with pytest.raises(UsageError, match="FUSEBOX_MAX_MB is '0'"):
         limits_from_env({"FUSEBOX_MAX_MB": "0"}, Limits())
+
+
+def test_what_an_own_limit_leaves_out_is_said(tmp_path: Path, no_triples: Path) -> None:
+    def notes(*sources: Path, limit: int) -> list[str]:
+        return ingest(sources, tmp_path / "out", limit=limit, triples_file=no_triples, workers=1, overwrite=True).notes
+
+    a, b = make_pdf(tmp_path / "a.pdf", 3), make_pdf(tmp_path / "b.pdf", 2)
+    assert notes(a, b, limit=1) == ["Limited to 1 page; 4 more were not read."]
+    assert notes(a, b, limit=4) == ["Limited to 4 pages; 1 more were not read."]
+    assert notes(a, b, limit=5) == []
+    records = write_records(tmp_path / "c.jsonl", *((f"r{k}", SENTENCE) for k in range(4)))
+    assert notes(records, limit=3) == ["Limited to 3 pages; at least 1 more were not read."]
+    assert notes(records, limit=4) == []
+
+
+def test_of_an_annotated_folder_what_a_limit_leaves_out_is_counted(tmp_path: Path) -> None:
+    folder = coco(tmp_path / "in", "p1", "p2", "p3", "p4")
+    (folder / "p4.png").unlink()
+    refused: list[str] = []
+    notes: list[str] = []
+    plan = Plan(tmp_path, refused.append, limit=1, note=notes.append)
+    assert len(list(plan.items([Source(folder, "publaynet")]))) == 1
+    assert (refused, notes) == ([], ["Limited to 1 page; 2 more were not read."])
 
 
 # --- what is said ----------------------------------------------------------------------------------------------------
