@@ -72,7 +72,7 @@ def load_questions(file: Path) -> tuple[Question, ...]:
             raise UsageError(
                 f"{file.name} has more than {MAX_FILE_BYTES // 1_000_000} MB; split it: a question file holds questions, no documents."
             )
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{file} can't be read ({error.strerror}); check the path.") from error
     except UnicodeDecodeError as error:

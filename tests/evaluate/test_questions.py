@@ -143,3 +143,11 @@ def test_gold_that_is_not_listed_is_missed_and_where_the_branch_is_off_it_is_off
         "missed",
         "off",
     ]
+
+
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    file = tmp_path / "bom.json"
+    file.write_bytes(
+        b"\xef\xbb\xbf" + json.dumps([{"q": "Why?", "source": "a_p001", "answer": "so", "type": "text"}]).encode()
+    )
+    assert load_questions(file)[0].q == "Why?"
