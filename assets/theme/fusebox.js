@@ -110,6 +110,17 @@ window.fusebox = (() => {
     const spoken = document.querySelector("#answer [data-spoken]")?.dataset.spoken ?? "";
     if (live && live.textContent !== spoken) live.textContent = spoken;
   }
+  // On a phone the controls fill the first screen: a new answer that is out of sight is brought there, below its question.
+  const narrow = matchMedia("(max-width: 820px)");
+  let followed = "";
+  function follow() {
+    const card = document.querySelector("#answer [data-trace]");
+    if (!card?.dataset.trace || card.dataset.trace === followed) return;
+    followed = card.dataset.trace;
+    const { top } = card.getBoundingClientRect();
+    if (!narrow.matches || !card.offsetParent || (top >= 0 && top < innerHeight * .6)) return;
+    document.querySelector("#question")?.scrollIntoView({ block: "start", behavior: still() ? "auto" : "smooth" });
+  }
   function addLive() {
     const live = document.createElement("div");
     live.className = "fb-sr"; live.id = "fb-live";
@@ -268,6 +279,7 @@ window.fusebox = (() => {
     const look = () => {
       setCards();
       say();
+      follow();
       openGate();
       const found = document.querySelector("#estimates [data-estimates]")?.dataset.estimates ?? "";
       if (found !== estimates) { estimates = found; setEstimates(); }
