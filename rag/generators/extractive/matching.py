@@ -35,7 +35,6 @@ WEIGHTS: Mapping[str, float] = {
     "span": -0.94,
     "misfit": -0.98,
     "told": -1.21,
-    "read off": 0.00,
     "title": -1.13,
     "code": -0.68,
     "length": 0.42,
@@ -53,7 +52,7 @@ NONE = 6.86
     meaning              cosine of question and sentence by the embedded encoder, scaled
     misfit, told         not quite of the kind asked for; a sentence in place of a value, name or person
     span, length         a piece of running text; words of the answer
-    read off, title, code   what the unit is: a table row or label; a caption's number and name; a program listing
+    title, code          what the unit is: a caption's number and name; a program listing
 """
 
 FEATURES = tuple(WEIGHTS)
@@ -76,6 +75,7 @@ are equally good; printed by ``tests/bench/fit_reader.py``.
     lead      log-odds of the best candidate against the others and none
     odds      log-odds of all candidates together against none
     nowhere   share of the question's weighted words that no evidence holds
+    read off  the best is a table row or a label
     unlike    the best is a sentence that holds no value of the kind asked for
     others    of the best candidate (``OF_BEST``) or the most that any has (``OF_ANY``), see ``WEIGHTS``
 """
