@@ -445,7 +445,7 @@ def test_crops_say_what_of_them_was_sent(
     document = crops.render(shown, small)
     assert re.findall(r'class="fb-sent \w+">([^<]+)<', document) == expected
     assert "The CLIP ranker is missing: no weights." in document and "fb-note" not in document
-    assert "--add-clip" in document and "2 of 2 crops" in document
+    assert words.NO_CLIP_INDEX in document and "2 of 2 crops" in document
 
 
 @pytest.mark.parametrize(("ranker", "loud"), [("auto", False), ("proxy", False), ("clip", True), ("fused", True)])

@@ -54,7 +54,8 @@ def render(trace: Trace, generator_label: str, running: bool, origin: str = "") 
     spoken = waiting if running else f"{title}. {trace.generation.text if trace.generation else ''}"
     warning = f'<p class="fb-note" role="note">{esc(origin)}</p>' if origin else ""
     body = warning + body + _left_out(trace) + gate
-    shown = f"{generator_label} · {status}" if status else generator_label
+    # The system too, since the switches may have been moved since.
+    shown = " · ".join(filter(None, (trace.system.name, generator_label, status)))
     return _card(kind, title, shown, body, spoken, trace.id)
 
 
