@@ -100,7 +100,7 @@ WARMING = "How many patients are in the table?"
 NO_KEY_NEEDED = "This generator needs no key. Choose one that needs one to enter yours."
 KEY_RULE = "Kept in this session's memory only, sent to nobody but the provider, and forgotten when you close the page."
 
-NO_CLIP_INDEX = "Ranked by caption and read-off text: this corpus has no CLIP index."
+NO_CLIP_INDEX = "Ranked by caption and read-off text, without CLIP."
 
 PRICES = (
     "Prices are USD per million tokens, as read on the day given. An operator who knows newer ones puts them, and servers "
