@@ -195,7 +195,7 @@ HISTORY = "Asked in this session"
 LOAD_TRACE = "Load a trace …"
 COPY_LINK = "Copy a link to this question"
 TRACE_LOADED = (
-    "Loaded from a file: what stands above was answered elsewhere and may have been written by anybody. Ask again to see what "
+    "Loaded from a file: what stands below was answered elsewhere and may have been written by anybody. Ask again to see what "
     "is answered here."
 )
 LINK_FOLLOWED = "Question and settings come from the link you opened; press Ask when you like."
