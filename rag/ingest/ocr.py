@@ -32,7 +32,7 @@ from rag.ingest.captions import Caption, CaptionKind, find_captions
 from rag.ingest.console import Char
 from rag.ingest.figures import Figure
 from rag.ingest.fold import fold, join_lines, words_of
-from rag.ingest.layout import LayoutBox, Line, area, contains_centre, grow, intersect, row_texts, union
+from rag.ingest.layout import LayoutBox, Line, area, contains_centre, gaps, grow, intersect, row_texts, union
 from rag.ingest.pdf import PageContent, PageParts, compose
 from rag.ingest.publaynet import Annotation, AnnotationKind
 from rag.ingest.tables import TableBox, read_table
@@ -75,12 +75,18 @@ _ANNOTATED_KINDS: dict[AnnotationKind, str] = {
 _MARGIN = 3.0  # points of the page round a region that is read by itself
 _SHARED_WIDTH = 3.0  # points; boxes of neighbouring columns may touch
 _TEXT_SHARE = 0.35  # of a box's area under words: running text has half, a figure with many labels a tenth
-_LABELS: tuple[tuple[str, CaptionKind], ...] = (("figure", "figure"), ("table", "table"))
+_LABELS: tuple[tuple[str, CaptionKind], ...] = (("figure", "figure"), ("fig", "figure"), ("table", "table"))
 _READ_LABELS = frozenset({"figure", "figures", "fig", "figs", "table", "tables", "able", "stable"})
-_ALIKE = 0.7
+# How much like a label (0..1) a misread one is anywhere, and within so many points of a figure or table.
+_ALIKE, _ALIKE_CLOSE, _CLOSE = 0.7, 0.5, 15.0
+# "Table 5 Patients", "Fig. 2. in vivo", "Table 3 - Arms", but not "Table 5 shows"; "Rig. 1."
+_LABELLED = re.compile(r"\W*(?i:figure|fig|table)(?![A-Za-z])\W*\w\S*?(?:[.:|](?=\s|$)|\s+[^a-z\s]|$)")
+_MARKED_NUMBER = re.compile(r"\S+\s+\d+[.:](?=\s|$)")
+_CROP_KINDS: dict[str, CaptionKind] = {"picture": "figure", "table": "table"}
 _CAPTION_KINDS: dict[str, CaptionKind] = {"figure-caption": "figure", "table-caption": "table"}
 _RULE_THICKNESS, _RULE_LENGTH = 3.0, 40.0
 _DARK = 160
+_NAMED = 3  # regions that a note names
 _LANGUAGE, _MAX_NAME_CHARS = re.compile(r"[a-z_]+"), 40
 
 
@@ -129,7 +135,9 @@ def read_image(
     sheet = _Sheet.of(image, dpi)
     if annotations is not None:
         parts, words = _annotated(reader, sheet, annotations, dpi)
-        return replace(_composed(parts, words, document, number, sheet), source="annotated ocr")
+        content = _composed(parts, words, document, number, sheet)
+        note = f"{content.note} {_unread(parts.layout, words)}".strip() if content.text else content.note
+        return replace(content, note=note, source="annotated ocr")
     straight, words = _straightened(reader, sheet)
     parts = _found(reader, straight, words)
     content = _composed(parts, words, document, number, straight)
@@ -156,6 +164,20 @@ def _note(content: PageContent, words: Sequence[OcrWord]) -> str:
     mean = _mean_confidence(words)
     return f"The text of this page was hard to read (Tesseract's mean confidence: {mean:.0f} of 100)." * (
         mean < _POOR_CONFIDENCE
+    )
+
+
+def _unread(layout: Sequence[LayoutBox], words: Sequence[OcrWord]) -> str:
+    """Says which annotated regions of text or tables gave no words."""
+    without = [
+        f"{box.kind} at {box.bbox[0]:.0f}, {box.bbox[1]:.0f}"
+        for box in layout
+        if box.kind != "picture" and not any(contains_centre(grow(box.bbox, 1), word.bbox) for word in words)
+    ]
+    places = "; ".join(without[:_NAMED]) + "; ..." * (len(without) > _NAMED)
+    return (
+        f"No text was found by OCR in {len(without)} of the annotated regions ({places}; points from the top left)."
+        * (bool(without))
     )
 
 
@@ -440,7 +462,7 @@ def _annotated(
             # Annotated boxes are tight, and Tesseract wants some white round its text.
             read = reader.block(sheet, grow(box.bbox, _MARGIN))
             words += _numbered([word for word in read if contains_centre(grow(box.bbox, 1), word.bbox)], words)
-    return _parts(reader, sheet, layout, words), words
+    return replace(_parts(reader, sheet, layout, words), has_margins=False), words
 
 
 def _found(reader: _Reader, sheet: _Sheet, words: Sequence[OcrWord]) -> PageParts:
@@ -463,7 +485,9 @@ def _numbered(words: Sequence[OcrWord], before: Sequence[OcrWord]) -> list[OcrWo
     return [word._replace(line=last + word.line) for word in words]
 
 
-def _parts(reader: _Reader, sheet: _Sheet, layout: Sequence[LayoutBox], words: Sequence[OcrWord]) -> PageParts:
+def _parts(reader: _Reader, sheet: _Sheet, given: Sequence[LayoutBox], read: Sequence[OcrWord]) -> PageParts:
+    words = sure_in_tables(read, given)
+    layout = [as_caption(box, given, words) for box in given]
     lines = _lines(words, layout)
     plain = [replace(box, kind="caption") if box.kind in _CAPTION_KINDS else box for box in layout]
     captions = find_captions(lines, plain, _vocabulary(lines))
@@ -477,7 +501,42 @@ def _parts(reader: _Reader, sheet: _Sheet, layout: Sequence[LayoutBox], words: S
             figures.append(Figure(box.bbox, tuple(_lines(own, ()))))
     rules = _rules(sheet)
     tables = [_table(box.bbox, words, lines, rules) for box in layout if box.kind == "table"]
-    return PageParts([*lines, *(line for figure in figures for line in figure.lines)], plain, captions, figures, tables)
+    return PageParts(lines, plain, captions, figures, tables)
+
+
+def sure_in_tables(words: Sequence[OcrWord], layout: Sequence[LayoutBox]) -> list[OcrWord]:
+    """The words without the doubtful ones in tables: a cell is quoted by itself, so that the rest of its line is no proof."""
+    tables = [box.bbox for box in layout if box.kind == "table"]
+    return [
+        word
+        for word in words
+        if word.confidence >= LEAST_CONFIDENCE or not any(contains_centre(table, word.bbox) for table in tables)
+    ]
+
+
+def as_caption(box: LayoutBox, layout: Sequence[LayoutBox], words: Sequence[OcrWord]) -> LayoutBox:
+    """The box, called a caption if it is text close above or below a figure or table and starts with its label, read
+    well or badly. On PubLayNet's pages farther text starts like one by chance."""
+    near = {_CROP_KINDS[other.kind] for other in layout if other.kind in _CROP_KINDS and _is_close(box, other)}
+    own = [word for word in words if contains_centre(box.bbox, word.bbox)] if near and box.kind == "text" else []
+    kind = _label_read(own, near) if own else None
+    return replace(box, kind=f"{kind}-caption") if kind else box
+
+
+def _is_close(box: LayoutBox, other: LayoutBox) -> bool:
+    across, down = gaps(box.bbox, other.bbox)
+    return across < 0 and abs(down) <= _CLOSE
+
+
+def _label_read(words: Sequence[OcrWord], kinds: set[CaptionKind]) -> CaptionKind | None:
+    """Which label, of these kinds, the words start with. One in another spelling is a misreading ("Ficuax" for a Figure
+    in small capitals) only where Tesseract is unsure of it or a number with a mark follows: "The" is like "Table", too."""
+    first, text = "".join(filter(str.isalpha, words[0].text.lower())), " ".join(word.text for word in words)
+    alike, kind = max((SequenceMatcher(None, first, label).ratio(), kind) for label, kind in _LABELS if kind in kinds)
+    if alike == 1.0:
+        return kind if _LABELLED.match(text) else None
+    is_misread = words[0].confidence < LEAST_CONFIDENCE_IN_FIGURES or _MARKED_NUMBER.match(text)
+    return kind if alike >= _ALIKE_CLOSE and is_misread else None
 
 
 def _misread_captions(

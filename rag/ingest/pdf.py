@@ -312,20 +312,23 @@ def _read_upright(page: pymupdf.Page, document_id: str, number: int, vocabulary:
 
 @dataclass(frozen=True)
 class PageParts:
-    """What was found on a page, by whatever means; boxes in points, `layout` in reading order."""
+    """What was found on a page, by whatever means; boxes in points, `layout` in reading order. Without `has_margins` there is
+    no running head or page number among the lines."""
 
     lines: Sequence[Line]
     layout: Sequence[LayoutBox]
     captions: Sequence[Caption]
     figures: Sequence[Figure]
     tables: Sequence[TableBox]
+    has_margins: bool = True
 
 
 def compose(
     parts: PageParts, document_id: str, number: int, size: tuple[float, float], vocabulary: frozenset[str] = frozenset()
 ) -> PageContent:
     """Regions in reading order, running text, words and crops of a page of this `size` (points) from its parts."""
-    drafts = _drafts(parts.lines, parts.layout, parts.captions, parts.figures, parts.tables)
+    headers = _page_numbered_rows(parts.lines) if parts.has_margins else []
+    drafts = _drafts(parts, headers)
     regions = _with_lone_heads([_region(draft, order, vocabulary) for order, draft in enumerate(drafts)])
     return PageContent(
         document=document_id,
@@ -439,22 +442,15 @@ class _Draft:
     text: str | None = None
 
 
-def _drafts(
-    lines: Sequence[Line],
-    layout: Sequence[LayoutBox],
-    captions: Sequence[Caption],
-    figures: Sequence[Figure],
-    tables: Sequence[TableBox],
-) -> list[_Draft]:
-    """The page's regions in reading order."""
-    fixed = [_Draft("picture", figure.bbox, [], figure_text(figure.lines)) for figure in figures]
-    fixed += [_Draft("table", table.bbox, [], table.text) for table in tables]
-    fixed += [_Draft("caption", caption.bbox, [], caption.text) for caption in captions]
-    in_figures = {line for figure in figures for line in figure.lines}
-    boxes = [_Draft(box.kind, box.bbox, []) for box in layout if box.kind != "picture"]
-    headers = _page_numbered_rows(lines)
+def _drafts(parts: PageParts, headers: Sequence[Line]) -> list[_Draft]:
+    """The page's regions in reading order, `headers` (lines of a running head) first."""
+    fixed = [_Draft("picture", figure.bbox, [], figure_text(figure.lines)) for figure in parts.figures]
+    fixed += [_Draft("table", table.bbox, [], table.text) for table in parts.tables]
+    fixed += [_Draft("caption", caption.bbox, [], caption.text) for caption in parts.captions]
+    in_figures = {line for figure in parts.figures for line in figure.lines}
+    boxes = [_Draft(box.kind, box.bbox, []) for box in parts.layout if box.kind != "picture"]
     loose: list[Line] = []
-    for line in lines:
+    for line in parts.lines:
         if line in headers or line in in_figures:
             continue
         held = next((draft for draft in fixed if contains_centre(draft.bbox, line.bbox)), None)

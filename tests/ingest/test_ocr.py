@@ -14,7 +14,7 @@ from PIL import Image
 
 from rag.errors import OcrUnavailable
 from rag.ingest.layout import LayoutBox
-from rag.ingest.ocr import check_languages, page_words, read_image, reading_order
+from rag.ingest.ocr import OcrWord, as_caption, check_languages, page_words, read_image, reading_order, sure_in_tables
 from rag.ingest.page_images import load_page_image
 from rag.ingest.pdf import PageContent, render
 from rag.ingest.publaynet import Annotation, AnnotationKind, read_folder
@@ -206,6 +206,99 @@ def test_a_page_of_one_pixel() -> None:
     assert read_image(Image.new("RGB", (1, 1)), document="d", number=1, dpi=72).text == ""
 
 
+def test_annotated_text_level_with_a_label_in_a_figure_is_no_running_head() -> None:
+    page = blank()
+    page.draw_rect((60, 40, 280, 200))
+    page.insert_text((70, 60), "100", fontname="tiro", fontsize=11)
+    page.insert_text((340, 60), "Allergic sensitization in asthma.", fontname="tiro", fontsize=11)
+    write_text(page, (320, 90, 540, 300), BODY, size=10)
+    content = read(page, [("figure", (58, 38, 282, 202)), ("text", (338, 48, 520, 64)), ("text", (318, 88, 542, 220))])
+    assert content.crops[0].ocr_text == "100"
+    assert [region.text for region in content.regions if region.kind == "picture"] == ["100"]
+    assert [region.kind for region in content.regions if region.kind != "picture"] == ["text", "text"]
+    assert content.text.startswith("Allergic sensitization in asthma.\n\nThe surv")
+
+
+def test_a_page_number_that_is_annotated_as_text_is_text() -> None:
+    page = plain_page()
+    page.insert_text((500, 60), "117", fontname="tiro", fontsize=11)
+    content = read(page, [("text", (495, 48, 525, 64)), ("text", (70, 88, 532, 402))])
+    assert content.text.startswith("117\n\n")
+
+
+def test_an_annotated_region_without_text_is_said() -> None:
+    content = read(
+        plain_page(), [("text", (60, 80, 540, 400)), ("text", (60, 600, 300, 612)), ("figure", (60, 700, 90, 720))]
+    )
+    assert content.note == (
+        "No text was found by OCR in 1 of the annotated regions (text at 60, 600; points from the top left)."
+    )
+    many: list[tuple[AnnotationKind, BBox]] = [("text", (60, 500 + 20 * k, 300, 512 + 20 * k)) for k in range(5)]
+    note = read(plain_page(), [("text", (60, 80, 540, 400)), *many]).note
+    assert "in 5 of" in note
+    assert "text at 60, 540; ...;" in note
+
+
+# --- captions and cells ----------------------------------------------------------------------------------------------
+
+FIGURE, TABLE = (LayoutBox((50.0, 100.0, 300.0, 300.0), kind) for kind in ("picture", "table"))
+
+
+def words_from(text: str, top: float, confidence: float = 96.0) -> list[OcrWord]:
+    """Words in a row from x = 60 on, the first one read with this confidence."""
+    return [
+        OcrWord(word, (60 + 30 * k, top, 85 + 30 * k, top + 8), 96.0 if k else confidence, top + 7, 9.0, 1)
+        for k, word in enumerate(text.split())
+    ]
+
+
+def kind_of(text: str, near: LayoutBox, *, down: float = 5.0, right: float = 0.0, confidence: float = 96.0) -> str:
+    """What becomes of a text region so far below a figure or table."""
+    top = near.bbox[3] + down
+    box = LayoutBox((55 + right, top - 1, 290 + right, top + 9), "text")
+    words = [word._replace(bbox=(word.bbox[0] + right, *word.bbox[1:])) for word in words_from(text, top, confidence)]
+    words = [word._replace(bbox=(word.bbox[0], word.bbox[1], word.bbox[0] + 25, word.bbox[3])) for word in words]
+    return as_caption(box, [near, box], words).kind
+
+
+@pytest.mark.parametrize(
+    ("text", "near", "confidence"),
+    [
+        ("Table 5 Spearman coefficients", TABLE, 96),
+        ("Table 3 - Spine radiosurgery", TABLE, 96),
+        ("TABLE IV Patients", TABLE, 96),
+        ("Fig. 2 Automated counting", FIGURE, 96),
+        ("Fig. 7. is negatively correlated", FIGURE, 96),
+        ("Fig. 1", FIGURE, 96),
+        ("Rig. 1. ERG data", FIGURE, 96),
+        ("Rig. l ERG data", FIGURE, 47),
+        ("Tanie b: Muscles", TABLE, 0),
+        ("Ficuax lk The rate", FIGURE, 7),
+    ],
+)
+def test_text_close_to_a_crop_with_its_label_is_its_caption(text: str, near: LayoutBox, confidence: float) -> None:
+    wanted = "figure-caption" if near is FIGURE else "table-caption"
+    assert kind_of(text, near, confidence=confidence) == wanted
+    assert kind_of(text, near, down=25.0, confidence=confidence) == "text"
+    assert kind_of(text, near, right=300.0, confidence=confidence) == "text"
+    assert kind_of(text, TABLE if near is FIGURE else FIGURE, confidence=confidence) == "text"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["The rate of change", "Table 5 shows the arms", "Figure 3 shows that", "Tablets were given", "First results"],
+)
+@pytest.mark.parametrize("near", [FIGURE, TABLE])
+def test_text_close_to_a_crop_that_goes_on_from_elsewhere_is_no_caption(text: str, near: LayoutBox) -> None:
+    assert kind_of(text, near) == "text"
+
+
+def test_doubtful_words_count_in_sure_lines_of_text_but_not_in_tables() -> None:
+    words = words_from("Garbled cell", 150, 12.0) + words_from("Garbled line", 400, 12.0)
+    assert [word.text for word in sure_in_tables(words, [TABLE])] == ["cell", "Garbled", "line"]
+    assert sure_in_tables(words, [FIGURE]) == words
+
+
 # --- languages -------------------------------------------------------------------------------------------------------
 
 
@@ -276,6 +369,43 @@ def test_a_real_page_has_its_table() -> None:
     assert crop.kind == "table"
     assert iou(crop.bbox, tuple(v * 72 / dpi for v in wanted)) > 0.8
     assert crop.caption.startswith("Table 5 Spearman")
+
+
+# Words of each crop's caption that are read well, by page; tables come last.
+CAPTIONS = {
+    "PMC3576793_00004": ["performance of eGFR equations"],
+    "PMC3654277_00006": ["glycosamimoglycans in normal prostate"],
+    "PMC3777717_00006": ["group by task interaction"],
+    "PMC3863500_00003": ["Seventeen Periscapular muscles"],
+    "PMC3976938_00002": ["rate of sensitization", "Serum total IgE", "Allergic sensitization in asthma"],
+    "PMC4527132_00004": ["pan-G protein", "image"],
+    "PMC4760359_00006": ["Spine radiosurgery"],
+    "PMC4954804_00001": ["through the mandibular"],
+    "PMC4972521_00010": ["negatively correlated"],
+    "PMC5447509_00002": ["optical data"],
+    "PMC5618295_00004": ["Immunotoxins comprising antibodies"],
+    "PMC5678782_00005": ["4 factors of 16PF"],
+}
+
+
+def test_the_real_pages_crops_have_their_captions() -> None:
+    if not EXAMPLES.is_dir():
+        pytest.skip("needs publaynet-examples in ../shared/data")
+    right = 0
+    for page in read_folder(EXAMPLES):
+        if not any(region.kind in ("figure", "table") for region in page.annotations):
+            continue
+        image = load_page_image(page.image)
+        content = read_image(image.image, document=page.stem, number=1, dpi=image.dpi, annotations=page.annotations)
+        for crop, words in zip(content.crops, CAPTIONS[page.stem], strict=True):
+            assert not crop.caption or words in crop.caption, (page.stem, crop.caption)
+            right += bool(crop.caption)
+        assert {region.kind for region in content.regions}.isdisjoint({"page-header", "page-footer"})
+        if page.stem == "PMC3976938_00002":
+            assert "Allergic sensitization in asthma." in content.text
+        if page.stem == "PMC5678782_00005":
+            assert "No text was found by OCR in 1 of the annotated regions (text at 324, 545" in content.note
+    assert right >= 13
 
 
 def test_words_come_with_confidence() -> None:
