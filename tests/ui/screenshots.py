@@ -41,6 +41,8 @@ def main() -> None:
         with serving("app.py", port=port, **env) as server:
             for scheme in ("light", "dark"):
                 explore(browser, server.url, scheme)
+            compare(browser, server.url)
+            ablation(browser, server.url)
         with serving("app.py", port=port, FUSEBOX_ENDPOINTS=str(endpoints), **env) as server:
             generators(browser, server.url)
         browser.close()
@@ -58,6 +60,32 @@ def explore(browser: Browser, url: str, scheme: Literal["light", "dark"]) -> Non
         next(f for f in page.frames if "fusebox/graph" in f.url).wait_for_selector("html[data-settled]")
         page.evaluate("scrollTo(0, 0); document.activeElement.blur()")
         keep(page.screenshot(), f"explore-{scheme}")
+
+
+def compare(browser: Browser, url: str) -> None:
+    """Four systems on the question of a table."""
+    with visiting(browser, url, viewport={"width": 1440, "height": 900}, reduced_motion="reduce") as window:
+        page = window.open().page
+        page.get_by_role("tab", name="Compare").click()
+        page.fill("#compare-question textarea", QUESTION)
+        page.click("#compare-ask")
+        page.wait_for_function("document.querySelectorAll('#compare [data-state=answered]').length > 1")
+        page.wait_for_selector("#compare-ask", state="visible")
+        page.evaluate("document.activeElement.blur()")
+        keep(page.screenshot(), "compare")
+
+
+def ablation(browser: Browser, url: str) -> None:
+    """The study's published results beside the run that ships."""
+    with visiting(browser, url, viewport={"width": 1440, "height": 1500}, reduced_motion="reduce") as window:
+        page = window.open().page
+        page.get_by_role("tab", name="Ablation").click()
+        page.wait_for_selector("[data-ablation=drawn]")
+        page.wait_for_function(
+            "[...document.querySelectorAll('.fb-chart')].every("
+            "(box) => box.dataset.drawn || box.getBoundingClientRect().top > innerHeight)"
+        )
+        keep(page.screenshot(), "ablation")
 
 
 def generators(browser: Browser, url: str) -> None:
