@@ -72,6 +72,7 @@ _ANNOTATED_KINDS: dict[AnnotationKind, str] = {
     "table": "table",
     "figure": "picture",
 }
+_ONE_LINE = 16.0  # points; regions less high hold one line
 _MARGIN = 3.0  # points of the page round a region that is read by itself
 _SHARED_WIDTH = 3.0  # points; boxes of neighbouring columns may touch
 _TEXT_SHARE = 0.35  # of a box's area under words: running text has half, a figure with many labels a tenth
@@ -353,6 +354,10 @@ class _Reader:
         """The words in `box` (points), which holds one column of text or a table."""
         return self._read(sheet, box, self._lib.PSM.SINGLE_BLOCK).words
 
+    def line(self, sheet: _Sheet, box: BBox) -> list[OcrWord]:
+        """The words in `box` (points), which holds one line of text."""
+        return self._read(sheet, box, self._lib.PSM.SINGLE_LINE).words
+
     def labels(self, sheet: _Sheet, box: BBox) -> list[OcrWord]:
         """The words strewn over `box` (points), a figure."""
         words = self._read(sheet, box, self._lib.PSM.SPARSE_TEXT).words
@@ -461,6 +466,8 @@ def _annotated(
         if box.kind != "picture":
             # Annotated boxes are tight, and Tesseract wants some white round its text.
             read = reader.block(sheet, grow(box.bbox, _MARGIN))
+            if not read and box.bbox[3] - box.bbox[1] < _ONE_LINE:  # a line by itself may be too little for a block
+                read = reader.line(sheet, grow(box.bbox, 2 * _MARGIN))
             words += _numbered([word for word in read if contains_centre(grow(box.bbox, 1), word.bbox)], words)
     return replace(_parts(reader, sheet, layout, words), has_margins=False), words
 
