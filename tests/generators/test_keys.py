@@ -125,6 +125,20 @@ def test_an_operator_can_switch_visitors_keys_off() -> None:
     assert Settings.from_env({}).visitor_keys is True
 
 
+def test_a_missing_key_speaks_of_the_page_only_where_one_may_be_entered_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    ways = (
+        (Access.of(Settings.from_env({})).for_session("one"), True),
+        (Access.of(Settings.from_env({"FUSEBOX_VISITOR_KEYS": "0"})).for_session("one"), False),
+        (Access(), False),
+    )
+    for access, may_enter in ways:
+        *_, last = answer(prompt(), LISTED["gpt-4o"], access, lambda _image: b"")
+        assert last.error is not None
+        assert "set OPENAI_API_KEY" in last.error
+        assert ("on the page" in last.error) is may_enter
+
+
 def test_a_visitors_key_goes_before_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-operator")
     access = Access("one", SessionKeys())
