@@ -285,3 +285,9 @@ def test_a_trace_of_another_corpus_is_not_asked_again(small, demo) -> None:
 
 def _sent(trace: Trace) -> dict[str, list[str]]:
     return {branch: [item for tag, item in trace.prompt.tags.items() if tag[0] == branch] for branch in "TGV"}
+
+
+def test_a_generator_that_was_never_called_is_known_to_cost_nothing(small, monkeypatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    *_, last = ask(QUESTION, SYSTEMS["baseline"], GENERATORS["gpt-4o-mini"], small)
+    assert (last.generation.finish, last.generation.cost_usd, last.generation.usage) == ("error", 0.0, None)

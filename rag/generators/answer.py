@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 
 from rag import pricing, prompt
@@ -30,7 +30,15 @@ def answer(
     start = time.perf_counter()
     begun = generation = Generation(text="", estimate=pricing.estimate(sent, spec))
     try:
-        for generation in _events(sent, spec, access, read_image, stopped, begun, start):
+        credential = access.credential(spec)
+        generator = spec.make(access.call(credential, read_image))
+        assert begun.estimate is not None
+        reservation = access.reserve(spec, begun.estimate, credential)
+    except FuseboxError as error:  # nobody was called, so this is known to cost nothing
+        yield replace(_failed(begun, str(error), start), cost_usd=0.0)
+        return
+    try:
+        for generation in _events(generator.stream(sent), spec, reservation, stopped, begun, start):
             yield generation
         if generation.finish is None:
             yield _failed(generation, f"{spec.label} ended without saying that it was done; ask again.", start)
@@ -39,19 +47,13 @@ def answer(
 
 
 def _events(
-    sent: Prompt,
+    stream: Iterator[GeneratorEvent],
     spec: GeneratorSpec,
-    access: Access,
-    read_image: Callable[[PromptImage], bytes],
+    reservation: Reservation | None,
     stopped: Callable[[], bool],
     generation: Generation,
     start: float,
 ) -> Generator[Generation, None, None]:
-    assert generation.estimate is not None
-    credential = access.credential(spec)
-    generator = spec.make(access.call(credential, read_image))
-    reservation = access.reserve(spec, generation.estimate, credential)
-    stream = generator.stream(sent)
     try:
         for event in stream:
             before, elapsed = generation, _elapsed(start)

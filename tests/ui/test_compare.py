@@ -10,11 +10,12 @@ from typing import Any
 import gradio as gr
 import pytest
 
-from rag.compare import Cell, CellState
+from rag.compare import Cell, CellState, compare
 from rag.corpus import Corpus
 from rag.errors import GeneratorError, UsageError
 from rag.evaluate.questions import Question
 from rag.generators.access import Access
+from rag.generators.registry import GENERATORS
 from rag.generators.spec import GeneratorSpec
 from rag.keys import SessionKeys
 from rag.systems import SYSTEMS
@@ -277,3 +278,8 @@ def test_nothing_untrusted_gets_through(small: Corpus) -> None:
     for drawn in (html, view.problem(hostile)):
         assert not any(part in drawn for part in ("<img src=x", "<script", "\x00", "\ud800"))
         drawn.encode("utf-8")
+
+
+def test_the_cells_say_which_question_they_answer(small: Corpus) -> None:
+    *_, states = compare(QUESTION, [Cell(SYSTEMS["baseline"], GENERATORS["extractive"])], small)
+    assert QUESTION in view.render(states, small, None, running=False)

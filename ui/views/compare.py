@@ -64,9 +64,15 @@ def render(states: Sequence[CellState], corpus: Corpus, reference: Question | No
     told = esc(f"{done} of {plural(len(states), 'answer')}" if running else _outcome(states))
     state = "running" if running else "done"
     return (
-        f'<div class="fb-cmp" data-compare="{state}">{_reference(reference, corpus)}'
+        f'<div class="fb-cmp" data-compare="{state}">{_asked(states)}{_reference(reference, corpus)}'
         f'<p class="fb-sr" role="status">{told}</p>{body}</div>'
     )
+
+
+def _asked(states: Sequence[CellState]) -> str:
+    """The question that these cells answer: the box above may hold the next one by now."""
+    question = next((state.trace.question for state in states if state.trace is not None), "")
+    return f'<p class="fb-cmp-asked"><bdi>{esc(question)}</bdi></p>' if question else ""
 
 
 def estimates(cells: Sequence[compare.Cell], found: Sequence[Estimate]) -> str:
