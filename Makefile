@@ -39,6 +39,8 @@ $(VENV)/.test-installed: requirements.txt requirements-test.txt
 system-packages:
 	@bash tests/system_packages.sh
 
+# Two files at a time; a file's tests stay together, as they share what is dear to make.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 test: system-packages test-install lint  ## lint and run every test
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
