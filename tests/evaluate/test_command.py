@@ -142,7 +142,12 @@ def test_wrong_usage_is_2_and_starts_nothing(small_folder, files, tmp_path, args
 
 def test_ctrl_c_ends_with_130_and_the_run_goes_on(tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", "rag", "evaluate", "--out", str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "rag", "evaluate", "--out", str(tmp_path)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Whoever starts the tests in the background has them ignore it, and so would the process.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
         while " asked" not in (line := process.stderr.readline()) or line.startswith("0 "):
