@@ -185,7 +185,7 @@ def read_page(page: pymupdf.Page, document_id: str, vocabulary: frozenset[str] =
     """
     try:
         turn = _reading_turn(page)
-        if not turn:
+        if not turn and not page.rotation:
             return _read_upright(page, document_id, page.number + 1, vocabulary)
         with pymupdf.open() as single:
             single.insert_pdf(page.parent, from_page=page.number, to_page=page.number)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import json
 import resource
+import subprocess
+import sys
 import tarfile
 import unicodedata
 from collections.abc import Iterator
@@ -446,8 +448,27 @@ def test_scripts_and_attachments_are_left_alone(built: Built) -> None:
 def test_a_bomb_in_an_image_goes_off_outside_memory(built: Built) -> None:
     """300 MB of zeros in 5 KB of a page whose image says that it has 400 pixels."""
     assert BODY_END in built.text("bomb")
-    # Workers are children that have ended: the largest of them.
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 1_200_000
+
+
+INGEST_ALONE = """
+import resource, sys
+from rag.ingest.build import ingest
+ingest([sys.argv[1]], sys.argv[2], workers=1)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def test_a_bomb_takes_no_memory_in_its_reader(tmp_path: Path) -> None:
+    """In a process of its own, whose children are this ingestion's readers and nobody else's."""
+    hard.write(tmp_path, {"bomb.pdf": hard.bomb(20, 300)})
+    done = subprocess.run(
+        [sys.executable, "-c", INGEST_ALONE, str(tmp_path / "bomb.pdf"), str(tmp_path / "out")],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) < 1_200_000  # KB
 
 
 def test_a_name_with_markup_or_of_many_letters_is_a_name(built: Built) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -171,9 +173,15 @@ async def sent_in_halves(uploads: Uploads, meanwhile: Callable[[], object]) -> h
         return await browser.post(UPLOAD_URL, content=halves(), headers=sent)
 
 
+def run(work: Coroutine[Any, Any, Any]) -> Any:
+    """In a thread of its own: the browser tests leave an event loop running in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
 def test_a_file_whose_batch_was_deleted_is_not_received_further(temporary: Path) -> None:
     uploads = opened()
-    reply = asyncio.run(sent_in_halves(uploads, lambda: uploads.forget("s1")))
+    reply = run(sent_in_halves(uploads, lambda: uploads.forget("s1")))
     assert reply.status_code == 400 and "cut off" in reply.json()["error"]
     assert left(temporary) == []
 
@@ -181,7 +189,7 @@ def test_a_file_whose_batch_was_deleted_is_not_received_further(temporary: Path)
 def test_what_a_corpus_is_made_of_is_not_deleted_by_a_late_file() -> None:
     uploads = opened()
     batches: list[module.Batch] = []
-    reply = asyncio.run(sent_in_halves(uploads, lambda: batches.append(uploads.hand_over("s1"))))
+    reply = run(sent_in_halves(uploads, lambda: batches.append(uploads.hand_over("s1"))))
     assert reply.status_code == 400
     assert batches[0].folder.is_dir()
 
