@@ -5,9 +5,9 @@ Only the names below are read; a link holds no result, no key and no file. What 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from rag.errors import UsageError
 from rag.pipeline import clean_question
@@ -94,22 +94,6 @@ def read(query: str, generators: Collection[str]) -> Link:
     for name, value in fields:
         reader.take(name, value)
     return reader.link()
-
-
-def write(question: str, system: System, generator: str) -> str:
-    """The query part of a link; settings at their defaults are left out."""
-    return urlencode([*_fields(question, system, generator)])
-
-
-def _fields(question: str, system: System, generator: str) -> Iterator[tuple[str, str]]:
-    if question.strip():
-        yield "q", question.strip()
-    yield "system", system.name
-    yield "generator", generator
-    usual = SYSTEMS.get(system.name, SYSTEMS["+both"])
-    for name in (*LIMITS, *CHOICES):
-        if getattr(system, name) != getattr(usual, name):
-            yield name, str(getattr(system, name))
 
 
 def settings_of(system: System) -> Mapping[str, int | str]:

@@ -342,8 +342,7 @@ class AblationDesk:
     def _admit(self, request: gr.Request) -> None:
         if not self.may_start:
             raise UsageError(words.ABLATION_CLOSED)
-        if self.handlers.desk is not None:
-            self.handlers.desk.admit(request)
+        self.handlers.admit(request)
 
     def _plan(
         self, request: gr.Request, sets: Sequence[str], systems: Sequence[str], generators: Sequence[str]

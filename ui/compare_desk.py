@@ -68,8 +68,7 @@ class CompareDesk:
         session = str(request.session_hash)
         stop = self._stops[session] = threading.Event()
         try:
-            if self.handlers.desk is not None:
-                self.handlers.desk.admit(request)
+            self.handlers.admit(request)
             corpus = self.handlers.shelf.of(session)
             asked = clean_question(question or "")
             cells = cells_of(systems or (), generators or (), self.handlers.generators)

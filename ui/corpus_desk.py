@@ -122,7 +122,7 @@ class CorpusDesk:
         wanted = str(_sent(event).get("corpus", ""))[:1_000]
         session = str(request.session_hash)
         try:
-            self._admit(request)
+            self.handlers.admit(request)
             corpus = self.handlers.shelf.choose(session, wanted)
         except FuseboxError as error:
             may = wanted if self.uploads.allowed and isinstance(error, NeedsIndex) else ""
@@ -133,7 +133,7 @@ class CorpusDesk:
         """Delete one of the session's own corpora; the first corpus takes its place."""
         session, shelf = str(request.session_hash), self.handlers.shelf
         try:
-            self._admit(request)
+            self.handlers.admit(request)
             shelf.remove(session, str(_sent(event).get("remove", ""))[:1_000])
             corpus = shelf.choose(session, shelf.default.id)
         except FuseboxError as error:
@@ -170,7 +170,7 @@ class CorpusDesk:
     def browse(self, request: gr.Request, event: gr.EventData) -> tuple[Any, Any]:
         """The list and the page that are asked for."""
         try:
-            self._admit(request)
+            self.handlers.admit(request)
             views = self._browsed(self.handlers.shelf.of(str(request.session_hash)), read_browse(_sent(event)))
         except FuseboxError as error:
             return view.failed(str(error)), gr.skip()
@@ -191,7 +191,7 @@ class CorpusDesk:
         """Make a corpus of what the session has sent; yields updates as it goes on."""
         session = str(request.session_hash)
         try:
-            self._admit(request)
+            self.handlers.admit(request)
             build = self._begin(session)
         except FuseboxError as error:
             yield self._update(build=view.failed(str(error)))
@@ -334,7 +334,7 @@ class CorpusDesk:
             return
         stop = self._index_stops[session] = threading.Event()
         try:
-            self._admit(request)
+            self.handlers.admit(request)
             work = self._clip_work(session) if kind == "clip" else self._text_work(wanted)
             yield show(session, wanted, words.INDEX_STARTS, True)
             for line in _lines(work, stop):
@@ -374,10 +374,6 @@ class CorpusDesk:
         return lambda tell: add_text_index(folder, text_encoder(encoder_id), lambda event: tell(str(event)))
 
     # --- all ---------------------------------------------------------------------------------------------------------
-
-    def _admit(self, request: gr.Request) -> None:
-        if self.handlers.desk is not None:
-            self.handlers.desk.admit(request)
 
     def _update(self, **changes: Any) -> Update:
         rest = len(self.examples) + 3 + len(EXPLORE_OUTPUTS)

@@ -79,8 +79,6 @@ EMPTY_END: dict[str, str] = {
     "filtered": "The provider's content filter withheld the answer.",
 }
 
-STOPPED_EARLY = "You stopped before anything was found. Ask again when you like."
-
 BEFORE_ERROR = "What had been written before the failure:"
 BUG = "Fusebox itself failed on this question; its log says where. Ask again, or report it with the log's last lines."
 

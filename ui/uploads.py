@@ -28,6 +28,7 @@ from starlette.routing import Route
 from rag.errors import UsageError
 from rag.ingest.limits import VARIABLES, Limits
 from rag.ingest.page_images import SUFFIXES
+from rag.ingest.stage import is_running
 from ui.keydesk import COOKIE, MAX_SESSION_CHARS, KeyDesk, cookie, from_here
 from ui.views.markup import clean, shorten
 
@@ -299,20 +300,9 @@ def _new_root() -> Path:
     """This process's folder, which goes with it; those of processes that were killed go now."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}.*.*"):
         process = folder.name.split(".")[1]
-        if folder not in _roots and process.isdigit() and not _runs(int(process)):
+        if folder not in _roots and process.isdigit() and (int(process) == os.getpid() or not is_running(int(process))):
             shutil.rmtree(folder, ignore_errors=True)
     root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}.{os.getpid()}."))
     _roots.add(root)
     atexit.register(shutil.rmtree, root, ignore_errors=True)
     return root
-
-
-def _runs(process: int) -> bool:
-    """Whether another process of this number is there."""
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:  # another person's
-        return True
-    return process != os.getpid()

@@ -15,7 +15,7 @@ from rag.errors import UsageError
 from rag.evaluate import metrics
 from rag.evaluate.judges import OFFLINE
 from rag.evaluate.questions import UNANSWERABLE
-from rag.evaluate.statistics import bootstrap_interval, mcnemar_exact, paired_difference
+from rag.evaluate.statistics import bootstrap_interval, mcnemar, paired_difference
 from rag.evaluate.store import Result
 from rag.gate import FIGURE_TYPES
 
@@ -54,11 +54,6 @@ def done(results: Iterable[Result]) -> tuple[Result, ...]:
 
 
 # --- verdicts --------------------------------------------------------------------------------------------------------
-
-
-def judges_in(results: Iterable[Result]) -> tuple[str, ...]:
-    """Every judge with a verdict on one of the results."""
-    return tuple(dict.fromkeys(judge for result in results for judge in result.verdicts))
 
 
 def _chosen(results: Sequence[Result], judges: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -298,12 +293,12 @@ def differences(
         if system == baseline or not pairs:
             continue
         difference, low, high = paired_difference([other for _, other in pairs], [mine for mine, _ in pairs])
-        gained, lost = sum(m > o for m, o in pairs), sum(m < o for m, o in pairs)
+        test = mcnemar([other > 0 for _, other in pairs], [mine > 0 for mine, _ in pairs])
         rows.append(
             _condition((generator, system, kind))
             | {
                 "baseline": baseline, "judge": name, "n": len(pairs), "difference": difference, "difference_low": low,
-                "difference_high": high, "only_system": gained, "only_baseline": lost, "p": mcnemar_exact(gained, lost),
+                "difference_high": high, "only_system": test.only_second, "only_baseline": test.only_first, "p": test.p,
             }
         )  # fmt: skip
     return tuple(rows)

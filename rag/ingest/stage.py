@@ -100,8 +100,11 @@ def _left_behind(out: Path, digest: str) -> Path | None:
 
 
 def _runs(folder: Path, process: int) -> bool:
-    if process == os.getpid():
-        return folder in _open
+    return folder in _open if process == os.getpid() else is_running(process)
+
+
+def is_running(process: int) -> bool:
+    """Whether there is a process of this number."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

@@ -35,13 +35,6 @@ def reading() -> str:
     return _card("reading", *_TITLES["reading"], _WAIT, "")
 
 
-def stopped_early() -> str:
-    """Stopped before anything was found."""
-    return _card(
-        "stopped", *_TITLES["stopped"], f'<p class="fb-hint">{esc(words.STOPPED_EARLY)}</p>', words.STOPPED_EARLY
-    )
-
-
 def render(trace: Trace, generator_label: str, running: bool, origin: str = "") -> str:
     """The card for a trace, finished or not; ``origin`` says where it comes from, if it was not answered here."""
     kind = state(trace, running)
