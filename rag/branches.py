@@ -59,7 +59,7 @@ def text(query: Query, corpus: Corpus, system: System) -> TextEvidence:
         vectors = corpus.text_encoder.encode(list(pieces)) if pieces else ()
         parts = [Query(piece, vector) for piece, vector in zip(pieces, vectors, strict=True)]
         found = _by_parts(parts, corpus, system) if parts else _hybrid(query, corpus, system)
-        return TextEvidence(found[:k], system.text_ranker)
+        return TextEvidence(found[:k], system.text_ranker, pieces)
     rankings = _text_rankings(query, corpus, _depth(k))
     return TextEvidence(single(rankings[system.text_ranker]()[:k]), system.text_ranker)
 

@@ -185,10 +185,12 @@ class RejectedFact:
 
 @dataclass(frozen=True, slots=True)
 class TextEvidence:
-    """Text branch (eq. 1): the top k chunks, best first."""
+    """Text branch (eq. 1): the top k chunks, best first. ``parts`` are what was searched instead of the whole question, where
+    ``hybrid`` found several in it."""
 
     hits: tuple[Fused, ...]
     ranker: str
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

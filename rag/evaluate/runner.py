@@ -446,6 +446,8 @@ def _result(job: Job, run: str, trace: Trace | None, error: str, ranks: _Ranks) 
         error=error,
         trace_id=trace.id if trace else "",
         places=tuple(place for _, place in where),
+        page_ranks=ranks.of_pages(job.question, trace) if trace else (),
+        parts=trace.evidence.text.parts if trace and trace.evidence.text else (),
     )
 
 
@@ -472,8 +474,21 @@ class _Ranks:
                 found.append((rank, "sent" if gold.sent else "found" if rank else "missed"))
         return tuple(found)
 
+    def of_pages(self, question: Question, trace: Trace) -> tuple[int | None, ...]:
+        """Rank of each gold page among the distinct pages of the text ranking; () where that branch is off."""
+        if "text" not in trace.system.branches:
+            return ()
+        place = {page: n for n, page in enumerate(self._ranking(trace, "text"), start=1)}
+        gold = dict.fromkeys(self._page(source) or source for source in question.sources)
+        return tuple(place.get(page) for page in gold)
+
+    def _page(self, source: str) -> str:
+        """The page that a question means by ``source``, a crop's where it names a crop; empty where the corpus doesn't hold it."""
+        found = resolve(source, self._corpus)
+        return self._corpus.crops[found].page_id if found in self._corpus.crops else found
+
     def _ranking(self, trace: Trace, branch: Branch) -> dict[str, int]:
-        """Source -> rank of its best item."""
+        """Source -> rank of its best item, best first."""
         deep = replace(trace.system, name="", label="", branches=(), text_k=RANK_DEPTH, visual_depth=RANK_DEPTH)
         key = (trace.question, branch, deep)
         if (known := self._found.get(key)) is None:

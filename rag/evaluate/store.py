@@ -16,7 +16,7 @@ import uuid
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,8 +46,10 @@ class Result:
     """One question through one system and one generator.
 
     ``ranks`` has one entry per gold source: the rank of its best item in the ranking of the modality that holds the answer, ``None``
-    where it was not found at the depth ranked or that branch is off; ``places`` tells these apart. ``input_tokens``, ``output_tokens``
-    and ``cost_usd`` ``None`` are unknown and never 0. A ``failed`` result has an ``error`` and is never scored.
+    where it was not found at the depth ranked or that branch is off; ``places`` tells these apart. ``page_ranks`` has one per gold page
+    (a crop's is its page), among the distinct pages of the text ranking. ``parts`` are what was searched instead of the whole question.
+    ``input_tokens``, ``output_tokens`` and ``cost_usd`` ``None`` are unknown and never 0. A ``failed`` result has an ``error`` and is
+    never scored.
     """
 
     run: str
@@ -74,6 +76,8 @@ class Result:
     error: str = ""
     trace_id: str = ""
     places: tuple[Place, ...] = ()
+    page_ranks: tuple[int | None, ...] = ()
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +137,17 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         f"""CREATE TABLE verdicts ({_KEY}, judge TEXT NOT NULL, metric TEXT NOT NULL, verdict INTEGER,
         PRIMARY KEY (run, question, system, generator, judge, metric)) WITHOUT ROWID""",
     ),
+    (
+        "ALTER TABLE results ADD COLUMN page_ranks TEXT NOT NULL DEFAULT '[]'",
+        "ALTER TABLE results ADD COLUMN parts TEXT NOT NULL DEFAULT '[]'",
+    ),
 )
 """Entry n holds the statements that lead from schema version n to n + 1; ``user_version`` says where a file is. Never edit an entry
 that was released: append one."""
 
 _RESULT_COLUMNS = (
     "state, answer, abstained, input_tokens, output_tokens, tokens_source, cost_usd, retrieval_ms, latency_ms, ttft_ms, ranks, error, "
-    "trace_id, places"
+    "trace_id, places, page_ranks, parts"
 )
 _SYSTEMS = TypeAdapter(tuple[System, ...])
 _LOCK_ATTEMPTS = 50
@@ -157,13 +165,19 @@ class Store:
 
         Args:
             path: the file, or a folder in which it is ``runs.sqlite``.
-            read_only: nothing is written beside it either, so that it may lie where nothing can be.
+            read_only: nothing is written, nor beside it, so that it may lie where nothing can be. What ships (``assets/runs``) is opened
+                only so.
 
         Raises:
-            UsageError: it can't be opened, is no store of runs, or is one of a later version.
+            UsageError: it can't be opened, is no store of runs, is one of a later version, or ships and is to be written.
         """
         self.path = path if path.suffix == SUFFIX else path / FILE_NAME
         self.read_only = read_only
+        if not read_only and self.path.resolve().parent == SHIPPED_RUN.parent.resolve():
+            raise UsageError(
+                f"{self.path} comes with Fusebox and is not written to: name another folder (--out, FUSEBOX_RUNS), read it with --show, or "
+                "make it anew (make demo-run)."
+            )
         self._lock = threading.RLock()
         try:
             self._db = self._connect()
@@ -196,12 +210,12 @@ class Store:
             raise UsageError(
                 f"{self.path} was written by a later version of Fusebox (schema {found}, this one knows {newest}); update Fusebox."
             )
-        if found < newest and self.read_only:
-            raise sqlite3.DatabaseError(f"schema {found}, {newest} is needed")
         tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and not tables >= {"runs", "questions", "results", "verdicts"}:
             self._db.close()
             raise self._no_store("another program's database")
+        if found < newest and self.read_only:
+            self._copy_to_memory()
         while self.version < newest:
             with self._writing() as db:
                 # Another process may have done it while this one waited.
@@ -209,6 +223,13 @@ class Store:
                     for statement in MIGRATIONS[version]:
                         db.execute(statement)
                     db.execute(f"PRAGMA user_version = {version + 1}")
+
+    def _copy_to_memory(self) -> None:
+        """What can't be written is brought to this version beside the file."""
+        copied = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        with closing(self._db) as file:
+            file.backup(copied)
+        self._db = copied
 
     def close(self) -> None:
         """Close the file."""
@@ -281,7 +302,7 @@ class Store:
         row = (
             result.state, result.answer, result.abstained, result.input_tokens, result.output_tokens, result.tokens_source,
             result.cost_usd, result.retrieval_ms, result.latency_ms, result.ttft_ms, json.dumps(result.ranks), result.error,
-            result.trace_id, json.dumps(result.places),
+            result.trace_id, json.dumps(result.places), json.dumps(result.page_ranks), json.dumps(result.parts),
         )  # fmt: skip
         packed = None if trace is None else zlib.compress(traces.dumps(trace).encode(), 9)
         with self._writing() as db:
@@ -481,7 +502,8 @@ def _held(file: Path) -> IO[str] | None:
 
 def _result(run: str, row: Sequence[Any], verdicts: Mapping[Key, Verdicts]) -> Result:
     question, name, kind, q, reference, sources, system, generator, state, answer, abstained = row[:11]
-    input_tokens, output_tokens, counted, cost, retrieval, latency, ttft, ranks, error, trace_id, places = row[11:]
+    input_tokens, output_tokens, counted, cost, retrieval, latency, ttft, ranks, error, trace_id, places = row[11:22]
+    page_ranks, parts = row[22:]
     return Result(
         run=run,
         question_id=question,
@@ -507,4 +529,6 @@ def _result(run: str, row: Sequence[Any], verdicts: Mapping[Key, Verdicts]) -> R
         error=error,
         trace_id=trace_id,
         places=tuple(json.loads(places)),
+        page_ranks=tuple(json.loads(page_ranks)),
+        parts=tuple(json.loads(parts)),
     )
