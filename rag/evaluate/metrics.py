@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 Ranks = Sequence[int | None]
-PAGE_DEPTH = 10
 
 
 def recall_at(ranks: Ranks, k: int) -> float:
@@ -32,29 +31,10 @@ def reciprocal_rank(ranks: Ranks) -> float:
     return 1 / min(found) if found else 0.0
 
 
-def precision_at_10(ranked: Sequence[str], gold: Sequence[str]) -> float:
-    """Precision@10 at page level: gold pages among the first 10 distinct ones, divided by 10 however many were ranked.
-
-    Args:
-        ranked: pages, best first; of a page that comes again (several of its chunks) the first place counts.
-        gold: the pages that answer.
-    """
-    return len(_pages(ranked) & set(gold)) / PAGE_DEPTH
-
-
-def recall_at_10(ranked: Sequence[str], gold: Sequence[str]) -> float:
-    """Recall@10 at page level: the share of the gold pages among the first 10 distinct ones; arguments as ``precision_at_10``.
-
-    Raises:
-        ValueError: there is no gold page.
-    """
-    if not gold:
-        raise ValueError("a question without gold sources has no retrieval metrics")
-    return len(_pages(ranked) & set(gold)) / len(set(gold))
-
-
-def _pages(ranked: Sequence[str]) -> set[str]:
-    return set(list(dict.fromkeys(ranked))[:PAGE_DEPTH])
+def precision_at(ranks: Ranks, k: int) -> float:
+    """Precision@k of one question: gold sources among the first ``k``, divided by ``k`` however many were ranked; errors as
+    ``recall_at``. With one gold source it is at most 1 / k."""
+    return len(_within(ranks, k)) / k
 
 
 def _within(ranks: Ranks, k: int) -> list[int]:

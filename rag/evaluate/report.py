@@ -19,6 +19,10 @@ def render(run: Run, tables: Mapping[str, Any]) -> str:
     parts = [_head(run)]
     for title, lines in (
         ("Retrieval, by the modality that holds the answer", _retrieval(tables["retrieval"])),
+        (
+            "Retrieval of pages, by their best passage (one gold page: precision at most 0.1)",
+            _pages(tables["page_retrieval"]),
+        ),
         ("Answers (share of n, 95% bootstrap interval)", _ablation(tables["ablation"])),
         ("Accuracy against the baseline, same questions (exact McNemar)", _differences(tables["differences"])),
         ("Answers and abstentions where all gold evidence was in the prompt", _given(tables["given_evidence"])),
@@ -97,6 +101,11 @@ def _table(rows: Iterable[Row], names: Sequence[str], shares: Sequence[str]) -> 
 
 def _retrieval(found: Mapping[str, Row]) -> list[list[str]]:
     names = ("recall_at_1", "recall_at_3", "recall_at_5", "mrr", "all_found_at_3")
+    return _table([{"question_type": kind} | row for kind, row in found.items()], ("question_type", "n"), names)
+
+
+def _pages(found: Mapping[str, Row]) -> list[list[str]]:
+    names = ("precision_at_10", "recall_at_10")
     return _table([{"question_type": kind} | row for kind, row in found.items()], ("question_type", "n"), names)
 
 

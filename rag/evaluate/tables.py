@@ -24,6 +24,8 @@ Row = dict[str, Any]
 METRICS = ("accuracy", "faithfulness", "relevancy")
 QUESTION_TYPES = ("text", "multihop", "figure_pixel", "figure_caption", UNANSWERABLE)
 """Question types in the order in which tables list them; any other comes after."""
+PAGE_DEPTH = 10
+"""Page-level precision and recall are over so many pages, as the page-image systems give them."""
 TEXT_ONLY, MULTIMODAL = "baseline", "+multimodal"
 """The systems of the study's Table III."""
 OFFLINE_NAMES = tuple(judge.name for judge in OFFLINE)
@@ -162,15 +164,38 @@ def retrieval(results: Iterable[Result]) -> dict[str, Row]:
     ranked = [r for r in done(results) if r.ranks and "off" not in r.places]
     found: dict[str, Row] = {}
     for (kind,), group in sorted(_groups(ranked, question_type).items(), key=lambda item: _place(item[0][0])):
-        system = group[0].system
-        once = list({r.question_id: r for r in group if r.system == system}.values())
-        row: Row = {"n": len(once), "system": system}
+        once = _once(group)
+        row: Row = {"n": len(once), "system": group[0].system}
         for k in (1, 3, 5):
             _with_interval(row, f"recall_at_{k}", [metrics.recall_at(r.ranks, k) for r in once])
         _with_interval(row, "mrr", [metrics.reciprocal_rank(r.ranks) for r in once])
         _with_interval(row, "all_found_at_3", [float(metrics.all_found(r.ranks, 3)) for r in once])
         found[kind] = row
     return found
+
+
+def page_retrieval(results: Iterable[Result]) -> dict[str, Row]:
+    """Precision@10 and Recall@10 at page level by question type: pages in the order of their best chunk in the text ranking, the page
+    of a gold crop being gold too. Of the first system whose text ranking was looked at, as ``retrieval``.
+
+    Returns:
+        Question type -> ``n``, ``system``, ``gold_pages`` (mean) and, each with ``_low`` and ``_high``, ``precision_at_10`` and
+        ``recall_at_10``.
+    """
+    found: dict[str, Row] = {}
+    ranked = [r for r in done(results) if r.page_ranks]
+    for (kind,), group in sorted(_groups(ranked, question_type).items(), key=lambda item: _place(item[0][0])):
+        once = _once(group)
+        row: Row = {"n": len(once), "system": group[0].system, "gold_pages": mean(len(r.page_ranks) for r in once)}
+        _with_interval(row, "precision_at_10", [metrics.precision_at(r.page_ranks, PAGE_DEPTH) for r in once])
+        _with_interval(row, "recall_at_10", [metrics.recall_at(r.page_ranks, PAGE_DEPTH) for r in once])
+        found[kind] = row
+    return found
+
+
+def _once(group: Sequence[Result]) -> list[Result]:
+    """Each question once, of the first system."""
+    return list({r.question_id: r for r in group if r.system == group[0].system}.values())
 
 
 def figure_protocols(results: Iterable[Result], judge: str | Sequence[str] | None = None) -> Row:
@@ -329,6 +354,7 @@ def summary(results: Sequence[Result], judge: str | Sequence[str] | None = None)
     """Every table by its name."""
     return {
         "retrieval": retrieval(results),
+        "page_retrieval": page_retrieval(results),
         "ablation": ablation(results, judge),
         "differences": differences(results, judge),
         "given_evidence": given_evidence(results, judge),

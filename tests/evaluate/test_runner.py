@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from rag import branches
 from rag.errors import CorpusError, GeneratorError, UsageError
 from rag.evaluate.questions import Question, load_questions, locate
 from rag.evaluate.runner import CostEstimate, Plan, RunProgress, check_budget, estimate_cost, evaluate, judge_run
 from rag.evaluate.store import Store, question_id
 from rag.generators.registry import GENERATORS
+from rag.parts import sub_questions
 from rag.pipeline import ask
 from rag.settings import ASSETS
 from rag.systems import SYSTEMS, tuned
@@ -88,6 +90,25 @@ def test_sources_are_ranked_deeper_than_the_prompt_takes(store, small):
     run = evaluate(plan((question,), systems=(one,)), store, small)
     (found,) = store.results(run.id)
     assert found.places == ("found", "sent") and found.ranks == (2, 1)
+
+
+def test_gold_pages_are_ranked_among_distinct_pages_and_a_crop_counts_for_its_page(store, small):
+    run = evaluate(plan(systems=(SYSTEMS["+both"],)), store, small)
+    found = {r.question: r for r in store.results(run.id)}
+    for asked in QUESTIONS:
+        kept = store.trace(found[asked.q])
+        deep = branches.text(
+            branches.Query.of(asked.q, small), small, replace(kept.system, text_k=branches.FUSION_DEPTH)
+        )
+        ranked = list(dict.fromkeys(small.chunks[hit.item_id].page_id for hit in deep.hits))
+        gold = dict.fromkeys(small.crops[s].page_id if s in small.crops else s for s in asked.sources)
+        assert found[asked.q].page_ranks == tuple(ranked.index(page) + 1 for page in gold)
+        # What was searched part by part is kept with the result, as in its trace.
+        assert found[asked.q].parts == kept.evidence.text.parts == sub_questions(asked.q)
+    assert found[QUESTIONS[3].q].page_ranks and not found[QUESTIONS[4].q].page_ranks
+    two = "How many women did GBSG2 recruit, and how many patients did the glioma trial enroll?"
+    run = evaluate(plan((replace(QUESTIONS[2], q=two),), systems=(SYSTEMS["baseline"],)), store, small)
+    assert len(store.results(run.id)[0].parts) == 2
 
 
 def test_the_gate_goes_by_the_type_or_by_its_signals(store, small):

@@ -14,7 +14,7 @@ import pytest
 from rag.errors import TraceError, UsageError
 from rag.evaluate import store as stores
 from rag.evaluate.questions import Question
-from rag.evaluate.store import MIGRATIONS, Store, question_id
+from rag.evaluate.store import MIGRATIONS, SHIPPED_RUN, Store, question_id
 from rag.generators.registry import GENERATORS
 from rag.pipeline import ask
 from rag.systems import SYSTEMS
@@ -156,6 +156,25 @@ def test_a_file_of_every_earlier_version_opens_with_all_that_is_in_it(tmp_path, 
             "kept",
             "complete",
         )
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
+def test_an_earlier_version_that_cannot_be_written_is_read_all_the_same(tmp_path, version):
+    file = tmp_path / "old.sqlite"
+    _at_version(file, version)
+    before = file.read_bytes()
+    with Store(file, read_only=True) as opened:
+        (kept,) = opened.results("old")
+        assert (kept.answer, kept.page_ranks, kept.parts) == ("4", (), ())
+    assert file.read_bytes() == before and [found.name for found in tmp_path.iterdir()] == ["old.sqlite"]
+
+
+@pytest.mark.parametrize("name", [SHIPPED_RUN.name, "other.sqlite", "."])
+def test_what_ships_is_opened_for_reading_alone(name):
+    listed = sorted(SHIPPED_RUN.parent.iterdir())
+    with pytest.raises(UsageError, match="comes with Fusebox and is not written to"):
+        Store(SHIPPED_RUN.parent / name)
+    assert sorted(SHIPPED_RUN.parent.iterdir()) == listed
 
 
 def test_the_next_migration_is_applied_once_and_whole_or_not_at_all(tmp_path, monkeypatch):

@@ -104,6 +104,24 @@ def test_retrieval_is_scored_once_per_question_where_its_modality_is_ranked():
     assert (pixel["system"], pixel["n"], pixel["recall_at_1"], pixel["mrr"]) == ("+both", 2, 0.5, 0.75)
 
 
+def test_pages_are_scored_to_the_tenth_once_per_question():
+    results = [
+        result(TEXT[0], page_ranks=(1,)),
+        result(TEXT[0], system="+KG", page_ranks=(1,)),
+        result(TEXT[1], page_ranks=(11,)),
+        result(TWO, page_ranks=(2, None)),
+        result(NONE, page_ranks=()),
+        result(TEXT[2], page_ranks=(1,), state="failed", error="away"),
+    ]
+    found = tables.page_retrieval(results)
+    assert list(found) == ["text", "multihop"]
+    # One of the ten pages is gold for the first question, none for the second.
+    text, two = found["text"], found["multihop"]
+    assert (text["n"], text["precision_at_10"], text["recall_at_10"]) == (2, pytest.approx(1 / 20), 1 / 2)
+    assert (two["n"], two["precision_at_10"], two["recall_at_10"], two["gold_pages"]) == (1, 1 / 10, 1 / 2, 2)
+    assert text["precision_at_10_low"] <= text["precision_at_10"] <= text["precision_at_10_high"]
+
+
 def test_figure_protocols_like_table_three():
     results = [
         result(PIXEL[0], **accurate(False)), result(PIXEL[1], **accurate(False)), result(CAPTION, **accurate(True)),
