@@ -1,0 +1,58 @@
+"""The held-out question set: the checker finds nothing in it, and no question is one that something was fitted on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rag.corpus import Corpus
+from rag.evaluate.checker import RULES, check_set, repeated
+from rag.evaluate.questions import Question, load_questions
+from rag.settings import ASSETS
+
+HERE = Path(__file__).parent
+MANY = {"text": 20, "multihop": 15, "figure_pixel": 15, "figure_caption": 10, "unanswerable": 15}
+LEAST_ACROSS_DOCUMENTS = 6
+
+
+def _held_out(kind: str) -> tuple[Question, ...]:
+    return load_questions(HERE / "bench" / "held_out" / f"{kind}.json")
+
+
+def _documents(question: Question) -> set[str]:
+    return {source.rsplit("_p", 1)[0] for source in question.sources}
+
+
+def _fitted_on() -> Iterator[Question]:
+    """The questions that the reader's and the gate's weights come from."""
+    for kind in RULES:
+        yield from load_questions(ASSETS / "questions" / f"demo_{kind}.json")
+    gate = json.loads((HERE / "bench" / "gate_questions.json").read_text("utf-8"))
+    reader = json.loads((HERE / "data" / "reader_calibration.json").read_text("utf-8"))["cases"]
+    asked = [*(item["q"] for item in gate), *(case["question"] for case in reader)]
+    yield from (Question(q, (), "", "", "fitted") for q in asked)
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_the_checker_finds_nothing(kind: str, demo: Corpus) -> None:
+    questions = _held_out(kind)
+    assert len(questions) == MANY[kind]
+    assert check_set(questions, kind, demo) == []
+
+
+def test_no_question_is_asked_twice_or_was_fitted_on() -> None:
+    fitted = list(_fitted_on())
+    found = repeated([*fitted, *(question for kind in RULES for question in _held_out(kind))])
+    assert [pair for pair in found if int(pair.partition(":")[0]) > len(fitted)] == []
+
+
+def test_multihop_questions_cross_documents() -> None:
+    assert sum(len(_documents(question)) > 1 for question in _held_out("multihop")) >= LEAST_ACROSS_DOCUMENTS
+
+
+def test_every_document_is_asked_about(demo: Corpus) -> None:
+    asked = set().union(*(_documents(question) for kind in RULES for question in _held_out(kind)))
+    assert asked == set(demo.documents)
