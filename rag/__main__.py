@@ -164,6 +164,10 @@ def _add_evaluate(p: argparse.ArgumentParser) -> None:
         help="go on with a run (default: the newest): ask what is missing or failed, judge what is not judged",
     )  # fmt: skip
     p.add_argument("--judge-again", action="store_true", help="judge every stored answer anew")
+    p.add_argument(
+        "--show", nargs="?", const="", metavar="RUN",
+        help="ask nobody: print the tables of a run (default: the newest; before the first, the one that ships)",
+    )  # fmt: skip
     p.add_argument("--export", type=Path, metavar="FILE", help="write a compact copy of the store in the end")
     p.add_argument(
         "--audit",
@@ -310,9 +314,11 @@ def run_evaluate(args: argparse.Namespace) -> int:
     settings = Settings.from_env()
     corpus = open_corpus(args.corpus or settings.corpus, settings.text_encoder)
     signal.signal(signal.SIGTERM, _terminate)
+    if args.audit or args.show is not None:
+        with ExitStack() as stack:
+            kept = [stack.enter_context(store) for store in _kept_stores(args.out or settings.runs)]
+            return _print_audit(args, kept, corpus) if args.audit else _print_kept(args, kept)
     with Store(args.out or settings.runs) as store:
-        if args.audit:
-            return _print_audit(args, store, corpus)
         run, missing = _evaluated(args, store, corpus)
         status = _print_run(args, store, run, missing)
         if args.export:
@@ -322,8 +328,9 @@ def run_evaluate(args: argparse.Namespace) -> int:
 
 def _evaluated(args: argparse.Namespace, store: Store, corpus: Corpus) -> tuple[str, tuple[str, ...]]:
     """The run, asked and judged, and why verdicts are missing."""
-    from rag.evaluate.judges import OFFLINE, judges_named
-    from rag.evaluate.runner import CALLS_AT_ONCE, Plan, check_budget, estimate_cost, evaluate, judge_run
+    from rag.evaluate.cost import check_budget, estimate_cost
+    from rag.evaluate.judges import OFFLINE, check_keys, judges_named
+    from rag.evaluate.runner import CALLS_AT_ONCE, Plan, RunProgress, evaluate, judge_run
 
     for option in ("limit", "at_once"):
         value = getattr(args, option)
@@ -333,19 +340,29 @@ def _evaluated(args: argparse.Namespace, store: Store, corpus: Corpus) -> tuple[
     plan = Plan.stored(store, run_id) if run_id else _plan(args, corpus)
     plan.check(corpus)
     judges = judges_named(_listed(args.judges), plan.generator_names, corpus)
-    estimate = estimate_cost(plan, corpus, frozenset(store.finished(run_id)) if run_id else frozenset())
+    check_keys(judges)
+    estimate = estimate_cost(
+        plan,
+        corpus,
+        frozenset(store.finished(run_id)) if run_id else frozenset(),
+        judges=judges,
+        store=store,
+        run_id=run_id,
+        again=args.judge_again,
+    )
     print(estimate.line, file=sys.stderr)
     check_budget(estimate, budget)
-    if budget is not None and (paid := [judge.name for judge in judges if judge not in OFFLINE]):
-        raise UsageError(
-            f"Not started: what {', '.join(paid)} would cost as a judge is not known; lift the cap (--yes), or judge offline."
-        )
-    show = _every_twentieth()
+    show, spent = _every_twentieth(), [0.0]
+
+    def tell(state: RunProgress) -> None:
+        spent[0] = state.spent_usd
+        show(state.done + state.failed, state.total, state.line)
+
     run = evaluate(
         plan,
         store,
         corpus,
-        progress=lambda p: show(p.done + p.failed, p.total, p.line),
+        progress=tell,
         run_id=run_id,
         budget_usd=budget,
         limits={spec.provider: args.at_once for spec in plan.generators} if args.at_once else None,
@@ -357,6 +374,7 @@ def _evaluated(args: argparse.Namespace, store: Store, corpus: Corpus) -> tuple[
         progress=lambda n, of: show(n, of, f"{n:,} of {of:,} judged"),
         again=args.judge_again,
         at_once=1 if set(judges) <= set(OFFLINE) else args.at_once or CALLS_AT_ONCE,
+        budget_usd=None if budget is None else budget - spent[0],
     )
     return run.id, missing
 
@@ -377,22 +395,31 @@ def _print_run(args: argparse.Namespace, store: Store, run_id: str, missing: Seq
     return 0 if run.state == "complete" and not missing else 1
 
 
-def _print_audit(args: argparse.Namespace, store: Store, corpus: Corpus) -> int:
+def _kept_stores(own: Path) -> list[Store]:
+    """Stores to look at: one's own where there is one, and the one that ships."""
+    from rag.evaluate.store import SHIPPED_RUN, Store, file_of, ships
+
+    files = dict.fromkeys(file for file in (file_of(own), SHIPPED_RUN) if file.is_file())
+    return [Store(file, read_only=ships(file)) for file in files]
+
+
+def _print_kept(args: argparse.Namespace, kept: Sequence[Store]) -> int:
+    runs = {run.id: store for store in reversed(kept) for run in reversed(store.runs())}
+    wanted = args.show or next(reversed(runs), "")
+    if wanted not in runs:
+        raise UsageError(f"There is no run {wanted!r} to show; there are: {', '.join(reversed(runs)) or 'none yet'}.")
+    return _print_run(args, runs[wanted], wanted, ())
+
+
+def _print_audit(args: argparse.Namespace, kept: Sequence[Store], corpus: Corpus) -> int:
     from rag.evaluate import report
     from rag.evaluate.audit import audit, origins, recovered
-    from rag.evaluate.store import SHIPPED_RUN, Store
 
     found = audit(_questions(args, corpus), corpus)
     if not found:
         raise UsageError("None of these is a figure question; name a file with some (--questions).")
-    with ExitStack() as stack:
-        stores = [store]
-        if SHIPPED_RUN.is_file():
-            stores.append(stack.enter_context(Store(SHIPPED_RUN, read_only=True)))
-        kept, run = next(
-            ((each, run) for each in stores for run in each.runs() if run.corpus_id == corpus.id), (store, None)
-        )
-        came = origins(recovered(kept.results(run.id), kept.trace, corpus)) if run else {}
+    store, run = next(((each, run) for each in kept for run in each.runs() if run.corpus_id == corpus.id), (None, None))
+    came = origins(recovered(store.results(run.id), store.trace, corpus)) if store and run else {}
     rows = [one.row() for one in found]
     print(report.audit_as_json(rows, came) if args.json else report.render_audit(rows, run, came))
     return 0
@@ -435,10 +462,9 @@ def _plan(args: argparse.Namespace, corpus: Corpus) -> Plan:
 
 def _questions(args: argparse.Namespace, corpus: Corpus) -> tuple[Question, ...]:
     """Those of the files, or of the corpus, the first ``--limit`` of each set."""
-    from rag.evaluate.questions import known_questions, load_questions
+    from rag.evaluate.questions import known_questions, load_sets
 
-    files = args.questions
-    found = [q for file in files for q in load_questions(file)] if files else known_questions(corpus)
+    found = load_sets(args.questions) if args.questions else known_questions(corpus)
     if not found:
         raise UsageError(f"There are no questions for {corpus.id}; name a file (--questions).")
     sets = dict.fromkeys(question.set for question in found)

@@ -89,6 +89,11 @@ def _llama_4(width: int, height: int) -> int:
     return whole if tiles == 1 else whole + tiles * (LLAMA_4_TILE_TOKENS + 1)
 
 
+def _claude(width: int, height: int) -> int:
+    scale = min(1.0, 1568 / max(width, height))
+    return min(1600, math.ceil(scale * width * scale * height / 750))
+
+
 _OPENAI_SOURCE = (
     "OpenAI, Images and vision, Calculating costs, detail high: {base} tokens and {tile} for each 512 px tile"
 )
@@ -107,6 +112,11 @@ IMAGE_RULES: dict[str, ImageRule] = {
             "gemini-3",
             _gemini_3,
             "Google, Gemini API, Media resolution, Gemini 3 models: at most 1,120 for an image at the default (high) resolution",
+        ),
+        ImageRule(
+            "claude",
+            _claude,
+            "Anthropic, Vision, Calculate image costs: width x height / 750, after scaling to at most 1,568 px and about 1,600 tokens",
         ),
         ImageRule(
             "llama-4",

@@ -12,10 +12,11 @@ import gradio as gr
 
 from rag.corpus import Corpus
 from rag.errors import FuseboxError, UsageError
+from rag.evaluate.cost import CostEstimate, estimate_cost
 from rag.evaluate.judges import OFFLINE as OFFLINE_JUDGES
 from rag.evaluate.published import JUDGES, shipped
 from rag.evaluate.questions import known_questions
-from rag.evaluate.runner import CostEstimate, Plan, RunProgress, estimate_cost, evaluate, judge_run
+from rag.evaluate.runner import Plan, RunProgress, evaluate, judge_run
 from rag.evaluate.store import FILE_NAME, SHIPPED_RUN, Result, Run, Store
 from rag.evaluate.tables import OFFLINE_NAMES, QUESTION_TYPES
 from rag.generators.access import Access

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 from rag.corpus import Corpus
 from rag.encoders import MINILM, text_encoder
@@ -28,6 +28,7 @@ from rag.generators.answer import answer as ask_model
 from rag.generators.extractive.words import STOP_STEMS, Token, holds, index, tokens
 from rag.generators.registry import GENERATORS
 from rag.generators.spec import GeneratorSpec
+from rag.pricing import cost_usd
 from rag.types import Generation, Message, Prompt, PromptImage, Segment, Trace
 
 Metric = Literal["accuracy", "faithfulness", "relevancy"]
@@ -44,6 +45,14 @@ class Judge(Protocol):
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """What it judges."""
+
+    @property
+    def paid(self) -> bool:
+        """Whether its verdicts cost something, or may."""
+
+    @property
+    def spent_usd(self) -> float:
+        """What its verdicts came to so far; what is unknown is not in it."""
 
     def judge(self, question: str, reference: str, answer: str, trace: Trace) -> Verdict:
         """Metric -> verdict; ``None`` is unparseable, and a metric that it can't judge in this trace is left out.
@@ -82,6 +91,8 @@ class LexicalJudge:
 
     name: str = "lexical"
     metrics: tuple[Metric, ...] = ("accuracy",)
+    paid: bool = False
+    spent_usd: float = 0.0
 
     def judge(self, question: str, reference: str, answer: str, trace: Trace) -> Verdict:
         """Whether the answer gives every part of the reference, or abstains where there is none."""
@@ -98,6 +109,8 @@ class GroundedJudge:
 
     name: str = "grounded"
     metrics: tuple[Metric, ...] = ("faithfulness",)
+    paid: bool = False
+    spent_usd: float = 0.0
 
     def judge(self, question: str, reference: str, answer: str, trace: Trace) -> Verdict:
         """Whether all that the answer claims was in the evidence sent."""
@@ -141,6 +154,8 @@ class SimilarJudge:
 
     name: str = "similar"
     metrics: tuple[Metric, ...] = ("relevancy",)
+    paid: bool = False
+    spent_usd: float = 0.0
 
     def judge(self, question: str, reference: str, answer: str, trace: Trace) -> Verdict:
         """Whether the answer addresses the question, right or wrong."""
@@ -201,6 +216,7 @@ class ModelJudge:
     read_image: Callable[[PromptImage], bytes]
     access: Access = OPERATOR
     metrics: tuple[Metric, ...] = ("accuracy", "faithfulness", "relevancy")
+    _costs: list[float] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def name(self) -> str:
@@ -213,6 +229,16 @@ class ModelJudge:
         """The models asked."""
         return (self.text,) if self.pixels is None else (self.text, self.pixels)
 
+    @property
+    def paid(self) -> bool:
+        """Whether a model of it has a price, or one that is not known."""
+        return any(cost_usd(model, 1, 1) != 0 for model in self.models)
+
+    @property
+    def spent_usd(self) -> float:
+        """What its calls came to so far; what is unknown is not in it."""
+        return sum(self._costs)
+
     def judge(self, question: str, reference: str, answer: str, trace: Trace) -> Verdict:
         """One call per metric.
 
@@ -222,19 +248,30 @@ class ModelJudge:
         """
         if trace.generator in GENERATORS:
             self.refuse((GENERATORS[trace.generator],))
+        calls = self.calls(question, reference, answer, trace)
+        return {metric: self._ask(model, prompt) for metric, (model, prompt) in calls.items()}
+
+    def calls(
+        self, question: str, reference: str, answer: str, trace: Trace
+    ) -> dict[Metric, tuple[GeneratorSpec, Prompt]]:
+        """Whom it asks what, for each metric."""
         images, no_answer = trace.prompt.images if trace.prompt else (), unanswerable(reference, trace)
-        material = {
+        material: dict[Metric, list[tuple[str, str]]] = {
             "accuracy": [("question", question), ("reference answer", reference), ("answer", answer)],
             "faithfulness": [("question", question), ("evidence", evidence_text(trace)), ("answer", answer)],
             "relevancy": [("question", question), ("answer", answer)],
         }
-        found: dict[str, bool | None] = {}
+        found: dict[Metric, tuple[GeneratorSpec, Prompt]] = {}
         for metric in self.metrics:
             looked_at = images if metric == "faithfulness" else ()
             model = self.pixels if looked_at else self.text
             if model is not None:
-                found[metric] = self._ask(model, judging_prompt(metric, material[metric], looked_at, no_answer))
+                found[metric] = model, judging_prompt(metric, material[metric], looked_at, no_answer)
         return found
+
+    def missing(self) -> tuple[str, ...]:
+        """Variables of the keys that its models need and that nobody gave."""
+        return tuple(dict.fromkeys(model.key_env for model in self.models if not self.access.ready(model)))
 
     def refuse(self, generators: Iterable[GeneratorSpec]) -> None:
         """That no model judges itself.
@@ -255,6 +292,7 @@ class ModelJudge:
         with closing(ask_model(prompt, model, self.access, self.read_image)) as steps:
             for step in steps:
                 last = step
+        self._costs.append(last.cost_usd or 0.0)
         if last.finish == "error":
             raise GeneratorError(f"The judge {model.label} gave no verdict: {last.error}")
         return parse_verdict(last.text) if last.finish == "stop" else None
@@ -283,36 +321,49 @@ def _marked(name: str, text: str) -> str:
     return f"<<<{name}>>>\n{re.sub('[<>]{3,}', '', text)}\n<<<end of {name}>>>\n\n"
 
 
-def _model(
-    name: str, label: str, model: str, provider: str, base_url: str, key_env: str, *, vision: bool
-) -> GeneratorSpec:
+def _model(name: str, label: str, model: str, provider: str, base_url: str, key_env: str, **more: Any) -> GeneratorSpec:
     return GeneratorSpec(
         name=name,
         label=label,
         access="closed",
-        vision=vision,
         needs=f"a key: {key_env}",
-        usd_per_million_input=None,
-        usd_per_million_output=None,
         maker=openai_chat.make,
         provider=provider,
         model=model,
         key_env=key_env,
         base_url=base_url,
         max_output_tokens=256,
+        **more,
     )  # fmt: skip
 
 
 DEEPSEEK = _model(
-    "deepseek-chat", "DeepSeek-Chat", "deepseek-chat", "DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", vision=False
+    "deepseek-chat", "DeepSeek-Chat", "deepseek-chat", "DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", vision=False,
+    usd_per_million_input=0.28, usd_per_million_output=0.42, prices_read="2026-04-13",
+    prices_source="DeepSeek's page of prices, input not cached, as quoted on that day",
 )  # fmt: skip
 HAIKU = _model(
     "claude-haiku-4.5", "Claude Haiku 4.5", "claude-haiku-4-5", "Anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY",
-    vision=True,
+    vision=True, usd_per_million_input=1.0, usd_per_million_output=5.0, prices_read="2026-11-30",
+    prices_source="Anthropic's page of the model", image_rule="claude",
 )  # fmt: skip
 JUDGE_MODELS: Mapping[str, GeneratorSpec] = {spec.name: spec for spec in (DEEPSEEK, HAIKU)}
-"""The study's judges. What judging costs is not estimated, so that the command line asks them only without a cap (``--yes``)."""
+"""The study's judges. The study gives no prices of theirs; an endpoint of the same name in FUSEBOX_ENDPOINTS takes their place, prices
+included."""
 OFFLINE_NAME, STUDY_NAME = "offline", "study"
+
+
+def check_keys(judges: Iterable[Judge]) -> None:
+    """That every judge can be asked, before anything else is.
+
+    Raises:
+        UsageError: a key is missing.
+    """
+    for judge in judges:
+        if isinstance(judge, ModelJudge) and (missing := judge.missing()):
+            raise UsageError(
+                f"The judge {judge.name} needs {' and '.join(missing)}: set what is missing, or judge offline."
+            )
 
 
 def judges_named(names: Sequence[str], generators: Sequence[str], corpus: Corpus | None = None) -> tuple[Judge, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -84,6 +84,21 @@ def load_questions(file: Path) -> tuple[Question, ...]:
     if not isinstance(found, list) or not found:
         raise UsageError(f"{file.name} holds no list of questions; {_FORM}.")
     return tuple(_question(entry, f"{file.name}, entry {n}", file.stem) for n, entry in enumerate(found, 1))
+
+
+def load_sets(files: Iterable[Path]) -> tuple[Question, ...]:
+    """The questions of several files, each file a set.
+
+    Raises:
+        UsageError: as ``load_questions``; or two files would be one set.
+    """
+    named: dict[str, Path] = {}
+    for file in files:
+        if (other := named.setdefault(file.stem, file)) is not file:
+            raise UsageError(
+                f"{other} and {file} would be one set, {file.stem!r}: a set is named after its file. Rename one of them."
+            )
+    return tuple(question for file in named.values() for question in load_questions(file))
 
 
 def _question(entry: object, where: str, name: str) -> Question:

@@ -12,12 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rag import branches, pricing
+from rag import branches
 from rag.corpus import Corpus
 from rag.errors import CorpusError, FuseboxError, UsageError
 from rag.evaluate.questions import Question, locate, resolve, source_of
@@ -26,17 +25,15 @@ from rag.gate import QUESTION_TYPES
 from rag.generators.access import OPERATOR, Access
 from rag.generators.registry import GENERATORS, generator_named
 from rag.generators.spec import GeneratorSpec
-from rag.pipeline import ask, prompt_for
+from rag.pipeline import ask
 from rag.systems import CHOICES, LIMITS, SYSTEMS
-from rag.types import Branch, Estimate, System, Trace
+from rag.types import Branch, System, Trace
 
 if TYPE_CHECKING:
     from rag.evaluate.judges import Judge
 
 RANK_DEPTH = branches.FUSION_DEPTH
 """A gold source is looked for down to this rank, however much of the ranking goes into the prompt."""
-SAMPLE = 24
-"""Questions on whose real prompts the cost of a run is estimated; of fewer, all are."""
 CALLS_AT_ONCE = 4
 """Per provider, if nobody says otherwise."""
 LOCAL_CALLS_AT_ONCE = os.cpu_count() or 1
@@ -147,94 +144,6 @@ class RunProgress:
 
 def _span(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-@dataclass(frozen=True, slots=True)
-class CostEstimate:
-    """What a plan would take, from the real prompts of ``sampled`` of ``questions`` questions. ``cost_usd`` supposes short answers,
-    ``limit_usd`` the longest; ``None`` where it is not known for ``unknown`` generators."""
-
-    calls: int
-    questions: int
-    sampled: int
-    input_tokens: int | None
-    cost_usd: float | None
-    limit_usd: float | None
-    unknown: tuple[str, ...] = ()
-
-    @property
-    def line(self) -> str:
-        """A line for the person."""
-        basis = "all" if self.sampled == self.questions else f"a sample of {self.sampled}"
-        if self.cost_usd is None or self.limit_usd is None:
-            return f"{self.calls:,} calls; what they cost is not known for {', '.join(self.unknown)}."
-        if self.limit_usd == 0:
-            return f"{self.calls:,} calls, free of charge."
-        return (
-            f"{self.calls:,} calls, about ${self.cost_usd:.4f} and at most ${self.limit_usd:.4f} "
-            f"(from the prompts of {basis} of the {self.questions} questions)."
-        )
-
-
-def estimate_cost(plan: Plan, corpus: Corpus, done: frozenset[Key] = frozenset(), sample: int = SAMPLE) -> CostEstimate:
-    """What the calls of ``plan`` that are not ``done`` would take; nothing is asked of any generator."""
-    calls = [job for job in plan.jobs() if job.key not in done]
-    paid = tuple(
-        spec for spec in plan.generators if (spec.usd_per_million_input, spec.usd_per_million_output) != (0, 0)
-    )
-    paid_calls = [job for job in calls if job.generator in paid]
-    asked = tuple(dict.fromkeys(job.question for job in paid_calls))
-    step = max(1, -(-len(asked) // sample))
-    chosen = frozenset(asked[::step])
-    found = list(_estimates([job for job in paid_calls if job.question in chosen], corpus))
-    scale = len(paid_calls) / len(found) if found else 0.0
-
-    def scaled(values: Sequence[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return None if len(known) < len(values) else scale * sum(known)
-
-    tokens = scaled([e.input_tokens for e in found])
-    return CostEstimate(
-        calls=len(calls),
-        questions=len(asked),
-        sampled=len(chosen),
-        input_tokens=None if tokens is None else round(tokens),
-        cost_usd=scaled([e.cost_usd for e in found]),
-        limit_usd=scaled([e.limit_usd for e in found]),
-        unknown=tuple(dict.fromkeys(e.generator for e in found if e.limit_usd is None)),
-    )
-
-
-def _estimates(jobs: Sequence[Job], corpus: Corpus) -> Iterator[Estimate]:
-    """Of each job. What is found depends on no generator, so jobs that differ in nothing else search once."""
-    for _, group in groupby(jobs, key=lambda job: (job.question, job.system)):
-        alike = list(group)
-        first = alike[0]
-        with closing(
-            ask(first.question.q, first.system, first.generator, corpus, question_type=first.question_type)
-        ) as steps:
-            trace = next(steps)
-        for job in alike:
-            yield pricing.estimate(prompt_for(trace, job.generator, corpus), job.generator)
-
-
-def check_budget(estimate: CostEstimate, budget_usd: float | None) -> None:
-    """That a run may start.
-
-    Raises:
-        UsageError: it may cost more, or nobody knows what.
-    """
-    if budget_usd is None:
-        return
-    if estimate.limit_usd is None:
-        raise UsageError(
-            f"Not started: {estimate.line} Name their prices in the file of FUSEBOX_ENDPOINTS, or lift the cap (--yes)."
-        )
-    if estimate.limit_usd > budget_usd:
-        raise UsageError(
-            f"Not started: {estimate.line} That is above the cap of ${budget_usd:.4f}; raise it (--budget-usd), ask less (--limit), or "
-            "lift it (--yes)."
-        )
 
 
 def evaluate(
@@ -504,6 +413,9 @@ class _Ranks:
 # --- judging ---------------------------------------------------------------------------------------------------------
 
 
+_CAPPED = "The cap was reached before every answer was judged: raise it, and resume the run with the same judges."
+
+
 def judge_run(
     store: Store,
     run: str,
@@ -513,8 +425,10 @@ def judge_run(
     *,
     again: bool = False,
     at_once: int = 1,
+    budget_usd: float | None = None,
 ) -> tuple[str, ...]:
-    """Let ``judges`` judge every finished result from its stored trace; verdicts that are there are kept unless ``again``.
+    """Let ``judges`` judge every finished result from its stored trace; verdicts that are there are kept unless ``again``. Once they
+    came to ``budget_usd``, those that cost something judge no further answer (what is under way is finished).
 
     Returns:
         Why verdicts are missing, each reason once: a judge that could not be asked gives none, and is asked again next time.
@@ -532,6 +446,9 @@ def judge_run(
             return
         trace = store.trace(result)
         for judge in missing:
+            if budget_usd is not None and judge.paid and sum(j.spent_usd for j in judges) >= budget_usd:
+                reasons[_CAPPED] = None
+                continue
             try:
                 verdicts = judge.judge(result.question, result.reference, result.answer, trace)
             except FuseboxError as error:

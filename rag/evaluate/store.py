@@ -120,6 +120,16 @@ def question_id(question: Question) -> str:
     return hashlib.sha256(f"{question.set}\n{question.q}".encode()).hexdigest()[:16]
 
 
+def file_of(path: Path) -> Path:
+    """The file of a store: ``path`` itself, or ``runs.sqlite`` where it is a folder."""
+    return path if path.suffix == SUFFIX else path / FILE_NAME
+
+
+def ships(file: Path) -> bool:
+    """Whether a store comes with Fusebox, and is therefore never written to."""
+    return file.resolve().parent == SHIPPED_RUN.parent.resolve()
+
+
 # --- schema ----------------------------------------------------------------------------------------------------------
 
 _KEY = "run TEXT NOT NULL, question TEXT NOT NULL, system TEXT NOT NULL, generator TEXT NOT NULL"
@@ -171,9 +181,9 @@ class Store:
         Raises:
             UsageError: it can't be opened, is no store of runs, is one of a later version, or ships and is to be written.
         """
-        self.path = path if path.suffix == SUFFIX else path / FILE_NAME
+        self.path = file_of(path)
         self.read_only = read_only
-        if not read_only and self.path.resolve().parent == SHIPPED_RUN.parent.resolve():
+        if not read_only and ships(self.path):
             raise UsageError(
                 f"{self.path} comes with Fusebox and is not written to: name another folder (--out, FUSEBOX_RUNS), read it with --show, or "
                 "make it anew (make demo-run)."

@@ -50,7 +50,15 @@ def rag(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
 def test_a_run_prints_its_tables_and_keeps_every_trace(small_folder, files, tmp_path):
     done = rag("--questions", *files, "--corpus", small_folder, "--out", tmp_path, "--label", "mine")
     assert done.returncode == 0, done.stderr
-    for part in ("(mine): complete, 20 of 20 done", "lexical", "Retrieval", "exact McNemar", "pixel-only", "CLIP"):
+    for part in (
+        "(mine): complete, 20 of 20 done",
+        "lexical",
+        "Retrieval",
+        "Retrieval of pages",
+        "exact McNemar",
+        "pixel-only",
+        "CLIP",
+    ):
         assert part in done.stdout
     assert "20 calls, free of charge" in done.stderr and "20 of 20 asked" in done.stderr
     with Store(tmp_path) as store:
@@ -129,15 +137,57 @@ def test_the_audit_is_of_the_shipped_run_where_there_is_none_of_ones_own(shipped
         (("--resume", "--systems", "baseline"), "leave out --systems"),
         (("--questions", "no-such.json"), "no-such.json"),
         (("--generators", "gpt-4o", "--budget-usd", "0.0001"), "--budget-usd"),
-        (("--judges", "study"), "--yes"),
+        (("--judges", "study"), "needs DEEPSEEK_API_KEY and ANTHROPIC_API_KEY"),
+        (("--out", "assets/runs"), "comes with Fusebox and is not written to"),
+        (("--show", "abc"), "no run 'abc'"),
     ],
 )
-def test_wrong_usage_is_2_and_starts_nothing(small_folder, files, tmp_path, args, says):
+def test_wrong_usage_is_2_and_starts_nothing(small_folder, files, tmp_path, args, says, monkeypatch):
+    for name in ("DEEPSEEK_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
     questions = () if "--questions" in args or "--resume" in args else ("--questions", files[-1])
     done = rag(*questions, "--corpus", small_folder, "--out", tmp_path, *args)
     assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr, done.stderr
     with Store(tmp_path) as store:
         assert store.runs() == ()
+
+
+def test_what_judges_cost_counts_against_the_cap_before_anything_is_asked(small_folder, files, tmp_path):
+    here = (
+        "--questions",
+        files[-1],
+        "--corpus",
+        small_folder,
+        "--out",
+        tmp_path,
+        "--judges",
+        "study",
+        "--budget-usd",
+        "0.0001",
+    )
+    done = rag(*here, DEEPSEEK_API_KEY="not-a-key-1", ANTHROPIC_API_KEY="not-a-key-2")
+    assert done.returncode == 2 and "Judging: 12 calls, about $" in done.stderr and "above the cap" in done.stderr
+    with Store(tmp_path) as store:
+        assert store.runs() == ()
+
+
+def test_two_files_of_one_name_are_no_set(small_folder, files, tmp_path):
+    (tmp_path / "more").mkdir()
+    twin = tmp_path / "more" / files[0].name
+    twin.write_bytes(files[0].read_bytes())
+    done = rag("--questions", files[0], twin, "--corpus", small_folder, "--out", tmp_path)
+    assert done.returncode == 2 and "would be one set" in done.stderr and "Rename one" in done.stderr
+
+
+def test_a_run_is_shown_without_asking_anybody(shipped, small_folder, files, tmp_path):
+    (run,) = shipped.runs()
+    for out in (tmp_path, "assets/runs"):
+        done = rag("--out", out, "--show", "--json")
+        assert done.returncode == 0 and json.loads(done.stdout)["run"]["id"] == run.id
+    assert list(tmp_path.iterdir()) == []
+    assert rag("--questions", files[0], "--corpus", small_folder, "--out", tmp_path, "--label", "mine").returncode == 0
+    assert "(mine): complete" in rag("--out", tmp_path, "--show").stdout
+    assert f"Run {run.id}" in rag("--out", tmp_path, "--show", run.id).stdout
 
 
 def test_ctrl_c_ends_with_130_and_the_run_goes_on(tmp_path):

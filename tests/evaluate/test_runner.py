@@ -15,11 +15,10 @@ import pytest
 from rag import branches
 from rag.errors import CorpusError, GeneratorError, UsageError
 from rag.evaluate.questions import Question, load_questions, locate
-from rag.evaluate.runner import CostEstimate, Plan, RunProgress, check_budget, estimate_cost, evaluate, judge_run
+from rag.evaluate.runner import Plan, RunProgress, evaluate, judge_run
 from rag.evaluate.store import Store, question_id
 from rag.generators.registry import GENERATORS
 from rag.parts import sub_questions
-from rag.pipeline import ask
 from rag.settings import ASSETS
 from rag.systems import SYSTEMS, tuned
 from rag.types import Delta, Finish, Usage
@@ -289,34 +288,6 @@ def test_no_more_calls_at_once_than_a_provider_allows(store, small):
     assert 1 <= most[0] <= 2
 
 
-def test_the_estimate_is_from_the_real_prompts_and_of_what_is_missing(store, small):
-    spec, _ = scripted(Delta("686 [T1]"), DONE, price=None)
-    free = plan()
-    assert (estimate_cost(free, small).calls, estimate_cost(free, small).limit_usd) == (20, 0)
-    paid = replace(spec, **PAID)
-    asked = plan(QUESTIONS[:2], generators=(paid,))
-    found = estimate_cost(asked, small)
-    by_hand = 0.0
-    for job in asked.jobs():
-        *_, trace = ask(job.question.q, job.system, paid, small, question_type="text")
-        by_hand += trace.generation.estimate.cost_usd
-    assert found.cost_usd == pytest.approx(by_hand) and (found.calls, found.sampled, found.questions) == (8, 2, 2)
-    one = frozenset(job.key for job in asked.jobs() if job.question == QUESTIONS[0])
-    assert estimate_cost(asked, small, one).calls == 4
-    assert estimate_cost(asked, small, sample=1).sampled == 1 and estimate_cost(asked, small, sample=1).cost_usd > 0
-    unknown = estimate_cost(plan(generators=(spec,)), small)
-    assert unknown.cost_usd is None and unknown.unknown == ("scripted",)
-
-
-def test_a_run_above_its_cap_does_not_start():
-    check_budget(CostEstimate(8, 2, 2, 100, 0.01, 0.05), 0.05)
-    check_budget(CostEstimate(8, 2, 2, 100, 0.01, 0.05), None)
-    with pytest.raises(UsageError, match=r"at most \$0\.0500.*cap of \$0\.04"):
-        check_budget(CostEstimate(8, 2, 2, 100, 0.01, 0.05), 0.04)
-    with pytest.raises(UsageError, match="not known for gpt"):
-        check_budget(CostEstimate(8, 2, 2, None, None, None, ("gpt",)), 5.0)
-
-
 def test_a_run_stops_at_its_cap(store, small):
     spec, generator = scripted(Delta("686 [T1]"), DONE)
     paid = replace(spec, **PAID)
@@ -376,6 +347,15 @@ class _Judge:
     name: str = "scripted-judge"
     metrics: tuple[str, ...] = ("accuracy",)
     asked: list[str] = field(default_factory=list)
+    price: float | None = None
+
+    @property
+    def paid(self):
+        return self.price is not None
+
+    @property
+    def spent_usd(self):
+        return len(self.asked) * (self.price or 0.0)
 
     def judge(self, question, reference, answer, trace):
         self.asked.append(trace.question)
@@ -400,3 +380,16 @@ def test_judging_is_redone_on_stored_traces_and_asks_no_generator(store, small):
     judge_run(store, run.id, (second,), again=True, at_once=3)
     assert {r.verdicts["scripted-judge"]["accuracy"] for r in store.results(run.id)} == {True}
     assert len(generator.prompts) == asked
+
+
+def test_judges_that_cost_something_stop_at_the_cap_and_the_others_go_on(store, small):
+    run = evaluate(plan(QUESTIONS[:2]), store, small)
+    dear, free = _Judge(name="dear", price=0.01), _Judge(name="free")
+    (why,) = judge_run(store, run.id, (dear, free), budget_usd=0.025)
+    assert "cap was reached" in why and (len(dear.asked), len(free.asked)) == (3, 8)
+    assert judge_run(store, run.id, (dear, free), budget_usd=None) == () and (len(dear.asked), len(free.asked)) == (
+        8,
+        8,
+    )
+    nothing = _Judge(name="third", price=0.01)
+    assert judge_run(store, run.id, (nothing,), budget_usd=0.0) != () and nothing.asked == []
