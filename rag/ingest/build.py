@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from itertools import groupby, islice
 from pathlib import Path
@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 from rag import corpus_files as files
 from rag.corpus import TOOLS, save_corpus
 from rag.errors import DocumentError, Stopped, UsageError
+from rag.ingest.languages import USUAL, check_languages
 from rag.ingest.limits import Limits
-from rag.ingest.models import Models, consulted
+from rag.ingest.models import Answers, Models, consulted
 from rag.ingest.pages import PageTask, Rows
 from rag.ingest.report import PageReport, Report
 from rag.ingest.sources import Kind, Plan, Source, find_sources
 from rag.ingest.stage import Journal, stage, target
 from rag.ingest.workers import Item, in_order, mapped
-from rag.types import Chunk, Progress, Region, Triple
+from rag.types import Chunk, Document, Progress, Region, Triple
 
 if TYPE_CHECKING:
     from rag.encoders import TextEncoder
@@ -43,7 +44,7 @@ def ingest(
     kind: Kind = "auto",
     name: str = "",
     limit: int | None = None,
-    languages: str = "eng",
+    languages: str = USUAL,
     limits: Limits | None = None,
     triples_file: Path | str | None = None,
     models: Models | None = None,
@@ -75,59 +76,85 @@ def ingest(
         OcrUnavailable: ``languages`` are others than ``eng`` and not installed.
         Stopped: ``stopped`` said so; nothing is left behind.
     """
-    if workers is not None and workers < 1:
-        raise UsageError(f"{workers} workers can't read anything; give at least 1.")
-    limits = limits or Limits()
-    if models is not None:
-        models.check()
-        if models.extractor is not None and triples_file is not None:
-            raise UsageError("Triples come from a file or from a model; leave out --triples or --triple-extractor.")
-    if languages != "eng":  # a wrong word would else be met at every page; where all is well, nothing need be installed
-        from rag.ingest.ocr import check_languages
-
-        check_languages(languages)
+    _check_wanted(workers, languages, models, triples_file)
+    limits, watch = limits or Limits(), _Watch(progress, stopped)
     report = Report(Path(out))
     found = find_sources(sources, kind, report)
     out = target(Path(out), overwrite)
     given_triples = "" if triples_file is None else Source(Path(triples_file), "text").fingerprint()
-    digest = _digest(found, (limit, languages, limits, given_triples))
-
-    def look() -> None:
-        if stopped():
-            raise Stopped("The documents were not taken in: it was stopped.")
-
-    def tell(event: Progress) -> None:
-        progress(event)
-        look()
-
     processes = workers or min(2, os.cpu_count() or 1)
-    with stage(out, digest, resume) as folder:
+    with stage(out, _digest(found, (limit, languages, limits, given_triples)), resume) as folder:
         plan = Plan(folder, report.refused.append, languages, limit, limits, report.notes.append)
-        _read_pages(folder, plan, found, report, processes, tell, look)
+        _read_pages(folder, plan, found, report, processes, watch)
         if not report.counts["chunks"]:
             reasons = " ".join([*report.refused, *report.notes][:5])
             raise DocumentError(f"No text could be read from {', '.join(str(s) for s in sources)}. {reasons}".rstrip())
-        with consulted(models, folder, tell, look, report.notes.append) as answers:
+        with consulted(models, folder, watch.tell, watch.look, report.notes.append) as answers:
             report.counts["triples"] = (
                 answers.write_triples()
                 if models is not None and models.extractor is not None
-                else _find_triples(folder, triples_file, report.counts, processes, tell, look)
+                else _find_triples(folder, triples_file, report.counts, processes, watch)
             )
-            tables = {table: files.read_table(folder, table) for table in files.TABLES}
-            save_corpus(
-                out,
-                name=name or out.name,
-                kind="+".join(sorted({source.kind for source in found})),
-                documents=tuple(plan.documents.values()),
-                words=files.read_words(folder),
-                images=folder,
-                encoder=encoder,
-                overwrite=overwrite,
-                progress=tell,
-                **tables | {"crops": answers.captioned(tables["crops"])},
-            )
+            kinds = "+".join(sorted({source.kind for source in found}))
+            documents = tuple(plan.documents.values())
+            _save(folder, out, name or out.name, kinds, documents, answers, encoder, overwrite, watch)
             report.uncaptioned = answers.bare
     return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """Who is told of every step, and may end the work at each."""
+
+    progress: Callable[[Progress], None]
+    stopped: Callable[[], bool]
+
+    def look(self) -> None:
+        if self.stopped():
+            raise Stopped("The documents were not taken in: it was stopped.")
+
+    def tell(self, event: Progress) -> None:
+        self.progress(event)
+        self.look()
+
+
+def _check_wanted(workers: int | None, languages: str, models: Models | None, triples_file: Path | str | None) -> None:
+    """Refuse at once what would else fail, or be met at every page."""
+    if workers is not None and workers < 1:
+        raise UsageError(f"{workers} workers can't read anything; give at least 1.")
+    if models is not None:
+        models.check()
+        if models.extractor is not None and triples_file is not None:
+            raise UsageError("Triples come from a file or from a model; leave out --triples or --triple-extractor.")
+    if languages != USUAL:  # where all is well, nothing need be installed for it
+        check_languages(languages)
+
+
+def _save(
+    folder: Path,
+    out: Path,
+    name: str,
+    kind: str,
+    documents: Sequence[Document],
+    answers: Answers,
+    encoder: TextEncoder | None,
+    overwrite: bool,
+    watch: _Watch,
+) -> None:
+    """Make the corpus of the tables and images in the folder."""
+    tables = {table: files.read_table(folder, table) for table in files.TABLES}
+    save_corpus(
+        out,
+        name=name,
+        kind=kind,
+        documents=documents,
+        words=files.read_words(folder),
+        images=folder,
+        encoder=encoder,
+        overwrite=overwrite,
+        progress=watch.tell,
+        **tables | {"crops": answers.captioned(tables["crops"])},
+    )
 
 
 def _digest(sources: Sequence[Source], options: Sequence[object]) -> str:
@@ -146,8 +173,7 @@ def _read_pages(
     sources: Sequence[Source],
     report: Report,
     workers: int,
-    tell: Callable[[Progress], None],
-    look: Callable[[], None],
+    watch: _Watch,
 ) -> None:
     """Read all pages into tables and images in the folder; those that its journal knows are not read again."""
     counts = report.counts
@@ -164,13 +190,13 @@ def _read_pages(
             for table, count in entry["rows"].items():
                 counts[table] += count
         items = (item for item in plan.items(sources) if _key(item) not in finished)
-        results = stack.enter_context(closing(in_order(items, workers, plan.limits.page_seconds, look)))
+        results = stack.enter_context(closing(in_order(items, workers, plan.limits.page_seconds, watch.look)))
         if finished:
-            tell(_pages_read(len(finished), plan, counts, "read before: {} pages"))
+            watch.tell(_pages_read(len(finished), plan, counts, "read before: {} pages"))
         for done, (item, result) in enumerate(results, start=len(finished) + 1):
             _keep(journal, folder, item, result, report)
             if done % 10 == 0 or done == plan.total:
-                tell(_pages_read(done, plan, counts))
+                watch.tell(_pages_read(done, plan, counts))
     counts["documents"] = len(plan.documents)
 
 
@@ -191,19 +217,15 @@ def _keep(journal: Journal, folder: Path, item: Item, result: Rows | str, report
         if isinstance(item, PageTask):
             _remove_images(folder, item.page_id)
     else:
-        page = PageReport(document, number, result.status, result.note)
+        page = PageReport(document, number, result.status, result.note, result.languages)
         rows = {table: [files.line_of(row) for row in getattr(result, table)] for table in PAGE_TABLES[1:]}
         rows["pages"] = [files.line_of(result.page)]
         rows["words"] = [files.words_line(files.PageWords(result.page.id, result.words))] if result.words else []
     written = {table: len(rows.get(table, ())) for table in PAGE_TABLES}
-    journal.add({"page": _plain(page), "rows": written}, rows)
+    journal.add({"page": asdict(page), "rows": written}, rows)
     report.add(page)
     for table, count in written.items():
         report.counts[table] += count
-
-
-def _plain(page: PageReport) -> dict[str, object]:
-    return {"document": page.document, "number": page.number, "status": page.status, "note": page.note}
 
 
 def _remove_images(folder: Path, page_id: str) -> None:
@@ -224,18 +246,19 @@ def _find_triples(
     file: Path | str | None,
     counts: Mapping[str, int],
     workers: int,
-    tell: Callable[[Progress], None],
-    look: Callable[[], None],
+    watch: _Watch,
 ) -> int:
     """Write the triples of all chunks, block by block of pages; blocks that the journal knows are passed over."""
-    tell(Progress("triples", 0, counts["pages"], f"extracting triples from {counts['chunks']:,} chunks", dict(counts)))
+    watch.tell(
+        Progress("triples", 0, counts["pages"], f"extracting triples from {counts['chunks']:,} chunks", dict(counts))
+    )
     with ExitStack() as stack:
         journal = Journal(folder, "triples", ("triples",), stack)
         pages, found = (sum(int(entry[what]) for entry in journal.entries) for what in ("pages", "triples"))
         blocks = islice(_blocks(folder), len(journal.entries), None)
         if file is None:  # in processes of their own: the parser takes 600 MB, and this one may go on to serve the page
             results: Iterator[tuple[int, list[Triple]]] = stack.enter_context(
-                closing(mapped(_extracted, blocks, workers, look))
+                closing(mapped(_extracted, blocks, workers, watch.look))
             )
         else:
             results = map(_looked_up(Path(file)), blocks)
@@ -243,7 +266,7 @@ def _find_triples(
             journal.add({"pages": size, "triples": len(triples)}, {"triples": map(files.line_of, triples)})
             found, pages = found + len(triples), pages + size
             line = f"extracted triples from {pages:,} of {counts['pages']:,} pages"
-            tell(Progress("triples", pages, counts["pages"], line, {**counts, "triples": found}))
+            watch.tell(Progress("triples", pages, counts["pages"], line, {**counts, "triples": found}))
     return found
 
 

@@ -24,7 +24,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-import pymupdf
 from PIL import Image
 
 from rag.errors import OcrUnavailable
@@ -32,6 +31,7 @@ from rag.ingest.captions import Caption, CaptionKind, find_captions
 from rag.ingest.console import Char
 from rag.ingest.figures import Figure
 from rag.ingest.fold import fold, join_lines, words_of
+from rag.ingest.languages import check_languages, split_languages
 from rag.ingest.layout import LayoutBox, Line, area, contains_centre, gaps, grow, intersect, row_texts, union
 from rag.ingest.pdf import PageContent, PageParts, compose
 from rag.ingest.publaynet import Annotation, AnnotationKind
@@ -88,7 +88,6 @@ _CAPTION_KINDS: dict[str, CaptionKind] = {"figure-caption": "figure", "table-cap
 _RULE_THICKNESS, _RULE_LENGTH = 3.0, 40.0
 _DARK = 160
 _NAMED = 3  # regions that a note names
-_LANGUAGE, _MAX_NAME_CHARS = re.compile(r"[a-z_]+"), 40
 
 
 class OcrWord(NamedTuple):
@@ -254,6 +253,7 @@ def _put_back(content: PageContent, straight: _Sheet, given: _Sheet) -> PageCont
         regions=tuple(replace(region, bbox=back(region.bbox)) for region in content.regions),
         crops=tuple(replace(crop, bbox=back(crop.bbox)) for crop in content.crops),
         words=tuple((text, back(box)) for text, box in content.words),
+        turn=-90 * straight.turn % 360,
     )
 
 
@@ -294,55 +294,17 @@ def _reader(languages: str) -> _Reader:
     return _Reader(languages)
 
 
-def check_languages(languages: str) -> str:
-    """Tesseract's data folder, once it has all of the `languages` ("eng+deu").
-
-    Raises:
-        OcrUnavailable: there is no such folder, or it lacks one; names the package to install.
-    """
-    try:
-        import tesserocr
-    except ImportError as error:
-        raise OcrUnavailable(f"OCR needs the package tesserocr ({error}). Run `pip install tesserocr`.") from error
-    try:
-        folder = pymupdf.get_tessdata()
-    except RuntimeError:
-        folder = None
-    if not folder:
-        raise OcrUnavailable(
-            "Tesseract's language data was not found. Install it (`sudo apt-get install tesseract-ocr`), or set "
-            "TESSDATA_PREFIX to its folder."
-        )
-    installed = set(tesserocr.get_languages(folder)[1])
-    wanted = [language.strip() for language in languages.split("+")]
-    missing = [language for language in wanted if language not in installed]
-    if odd := [language for language in missing if not _LANGUAGE.fullmatch(language)]:
-        raise OcrUnavailable(
-            f"{', '.join(map(_quoted, odd))} is no language name. Give Tesseract's, joined by +, such as eng+deu."
-        )
-    if missing:
-        packages = " ".join(f"tesseract-ocr-{language.replace('_', '-')}" for language in missing)
-        known = ", ".join(sorted(installed - {"osd"})) or "none"
-        raise OcrUnavailable(
-            f"Tesseract has no language {', '.join(map(repr, missing))} here (installed: {known}). "
-            f"Run `sudo apt-get install {packages}`."
-        )
-    return str(folder)
-
-
-def _quoted(name: str) -> str:
-    return repr(name[:_MAX_NAME_CHARS])
-
-
 class _Reader:
     """Tesseract with its models loaded."""
 
     def __init__(self, languages: str) -> None:
+        try:
+            import tesserocr
+        except ImportError as error:
+            raise OcrUnavailable(f"OCR needs the package tesserocr ({error}). Run `pip install tesserocr`.") from error
         self._folder = check_languages(languages)
-        import tesserocr
-
         self._lib: Any = tesserocr
-        self._languages = "+".join(language.strip() for language in languages.split("+"))
+        self._languages = "+".join(split_languages(languages))
         self._api = tesserocr.PyTessBaseAPI(path=self._folder, lang=self._languages)
         self._shown: Image.Image | None = None
 

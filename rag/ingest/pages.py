@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rag.errors import DocumentError, FuseboxError
 from rag.ingest.chunk import fold_whitespace, windows
+from rag.ingest.languages import USUAL
 from rag.ingest.limits import MAX_PIXELS, VARIABLES
 from rag.ingest.report import Status
 from rag.types import BBox, Chunk, Crop, Page, Region, Word
@@ -43,14 +44,14 @@ class PageTask:
     number: int
     page_id: str
     images: str
-    languages: str = "eng"
+    languages: str = USUAL
     max_pixels: int = MAX_PIXELS
     annotations: tuple[Annotation, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What one page adds to the tables; ``note`` is for the report."""
+    """What one page adds to the tables; ``note``, and the ``languages`` in which OCR read it, are for the report."""
 
     page: Page
     regions: tuple[Region, ...] = ()
@@ -58,6 +59,7 @@ class Rows:
     crops: tuple[Crop, ...] = ()
     words: tuple[Word, ...] = ()
     note: str = ""
+    languages: str = ""
 
     @property
     def status(self) -> Status:
@@ -216,7 +218,8 @@ def _rows(task: PageTask, content: PageContent, shown: Shown) -> Rows:
         crop_id = f"{page}_{crop.kind}{seen[crop.kind]}"
         seen[crop.kind] += 1
         file = f"crops/{crop_id}.webp"
-        _save(shown(crop.bbox, CROP_DPI), images / file, CROP_QUALITY)
+        # Boxes are those of the unrotated page; who looks at a crop, person or model, gets it the way it is read.
+        _save(shown(crop.bbox, CROP_DPI).rotate(-content.turn, expand=True), images / file, CROP_QUALITY)
         crops.append(Crop(crop_id, page, crop.kind, crop.bbox, file, crop.caption, crop.ocr_text))
     text = fold_whitespace(content.text)
     spans = _spans(text, regions)
@@ -237,6 +240,7 @@ def _rows(task: PageTask, content: PageContent, shown: Shown) -> Rows:
         tuple(crops),
         align(text, content.words, tables),
         content.note,
+        task.languages if "ocr" in content.source else "",
     )
 
 

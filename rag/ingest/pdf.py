@@ -85,7 +85,8 @@ class PageContent:
     """All that was read from a page. Sizes and boxes are in points of the unrotated page; `text` is the running text,
     regions parted by blank lines; `note` says in one sentence what could not be read, or is empty; `words` are those of
     the running text in reading order, not folded; `source` says how the text was got (see `Page`). `wants_ocr`: there is
-    text to see that the text layer doesn't have; `is_blank`: there is nothing to see."""
+    text to see that the text layer doesn't have; `is_blank`: there is nothing to see. `turn`: degrees clockwise by which
+    the unrotated page is turned to be read."""
 
     document: str
     number: int
@@ -99,6 +100,7 @@ class PageContent:
     source: str = ""
     wants_ocr: bool = False
     is_blank: bool = False
+    turn: int = 0
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ def read_page(page: pymupdf.Page, document_id: str, vocabulary: frozenset[str] =
             frame = _rotation(single[0])
             _turn_upright(single[0])
             content = _read_upright(single[0], document_id, page.number + 1, vocabulary)
-        return _turned_back(content, frame)
+        return _turned_back(content, frame, turn)
     except MUPDF_ERRORS as error:
         raise _damaged(page.number, document_id, error) from error
     finally:
@@ -263,10 +265,10 @@ def _rotation(page: pymupdf.Page) -> pymupdf.Matrix:
 
 def turned_back(content: PageContent, page: pymupdf.Page) -> PageContent:
     """What was read from the page as it is shown, with the boxes of the page before /Rotate."""
-    return _turned_back(content, _rotation(page))
+    return _turned_back(content, _rotation(page), page.rotation)
 
 
-def _turned_back(content: PageContent, frame: pymupdf.Matrix) -> PageContent:
+def _turned_back(content: PageContent, frame: pymupdf.Matrix, degrees: int) -> PageContent:
     matrix = ~frame
 
     def turn(box: BBox) -> BBox:
@@ -280,6 +282,7 @@ def _turned_back(content: PageContent, frame: pymupdf.Matrix) -> PageContent:
         regions=tuple(replace(region, bbox=turn(region.bbox)) for region in content.regions),
         crops=tuple(replace(crop, bbox=turn(crop.bbox)) for crop in content.crops),
         words=tuple((word, turn(box)) for word, box in content.words),
+        turn=(content.turn + degrees) % 360,
     )
 
 

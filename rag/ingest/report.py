@@ -13,12 +13,14 @@ Status = Literal["ok", "ocr", "empty", "refused"]
 @dataclass(frozen=True, slots=True)
 class PageReport:
     """What became of a page: read from its text layer (``ok``), from its pixels (``ocr``), kept without text (``empty``), or
-    left out (``refused``). ``note`` says in one sentence what is missing, and why."""
+    left out (``refused``). ``note`` says in one sentence what is missing, and why; ``languages`` are those in which OCR read it
+    (``eng+deu``), empty where it did not."""
 
     document: str
     number: int
     status: Status
     note: str = ""
+    languages: str = ""
 
 
 @dataclass(slots=True)
@@ -46,8 +48,9 @@ class Report:
         """A few lines for the person."""
         lines = [f"{self.folder}: " + ", ".join(f"{count:,} {name}" for name, count in self.counts.items())]
         by_status = Counter(page.status for page in self.pages)
+        languages = ", ".join(sorted({page.languages for page in self.pages if page.languages}))
         said = (
-            (by_status["ocr"], "read by OCR"),
+            (by_status["ocr"], f"read by OCR ({languages})"),
             (by_status["empty"], "without text"),
             (by_status["refused"], "left out"),
         )

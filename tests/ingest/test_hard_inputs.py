@@ -27,8 +27,8 @@ from rag.corpus import Corpus, check_corpus, open_corpus
 from rag.errors import DocumentError, OcrUnavailable, UsageError
 from rag.ingest.build import ingest
 from rag.ingest.fold import fold
+from rag.ingest.languages import check_languages
 from rag.ingest.limits import Limits
-from rag.ingest.ocr import check_languages
 from rag.ingest.page_images import load_page_image
 from rag.ingest.publaynet import read_shards
 from rag.ingest.report import PageReport, Report
@@ -205,10 +205,10 @@ def test_the_same_file_goes_in_once(built: Built, tmp_path: Path, no_triples: Pa
 # --- pages of odd shapes ---------------------------------------------------------------------------------------------
 
 
-def square_box(corpus: Corpus, image: str, box: BBox) -> BBox:
-    """Where the blue square lies in an image that shows `box`, in points."""
+def square_box(corpus: Corpus, image: str, box: BBox, turn: int = 0) -> BBox:
+    """Where the blue square lies in an image that shows `box` turned clockwise by so many degrees, in points."""
     with Image.open(corpus.root / image) as opened:
-        pixels = np.asarray(opened.convert("RGB")).astype(int)
+        pixels = np.asarray(opened.convert("RGB").rotate(turn, expand=True)).astype(int)
     rows, columns = np.nonzero((pixels[..., 2] > 180) & (pixels[..., 0] < 90) & (pixels[..., 1] < 90))
     across, down = (box[2] - box[0]) / pixels.shape[1], (box[3] - box[1]) / pixels.shape[0]
     return (
@@ -224,6 +224,16 @@ def close(a: BBox, b: BBox, within: float) -> bool:
 
 
 @pytest.mark.parametrize("degrees", [90, 180, 270])
+def test_the_crop_of_a_turned_page_stands_upright(built: Built, degrees: int) -> None:
+    """The plot is wider than high, and its square is at the upper right, as the page is shown."""
+    (crop,) = built.crops(f"turned{degrees}")
+    with Image.open(built.corpus.root / crop.image) as image:
+        width, height = image.size
+    x0, y0, x1, y1 = square_box(built.corpus, crop.image, (0, 0, 1, 1))
+    assert width > height and x0 > 0.7 and y1 < 0.35 and x1 <= 1 and y0 >= 0
+
+
+@pytest.mark.parametrize("degrees", [90, 180, 270])
 def test_crops_and_words_of_a_turned_page_lie_where_they_are_before_turning(built: Built, degrees: int) -> None:
     name = f"turned{degrees}"
     page = built.corpus.pages[f"{name}_p001"]
@@ -235,7 +245,7 @@ def test_crops_and_words_of_a_turned_page_lie_where_they_are_before_turning(buil
     (crop,) = built.crops(name)
     assert crop.caption == "Figure 1: Survival in the two arms."
     assert close(square_box(built.corpus, page.image, (0, 0, *hard.SIZE)), square, 2.5)
-    assert close(square_box(built.corpus, crop.image, crop.bbox), square, 2.5)
+    assert close(square_box(built.corpus, crop.image, crop.bbox, degrees), square, 2.5)
     assert iou(built.word(name, "randomisation.").bbox, tuple(word)) > 0.7
 
 

@@ -13,8 +13,9 @@ import pytest
 from PIL import Image
 
 from rag.errors import OcrUnavailable
+from rag.ingest.languages import check_languages
 from rag.ingest.layout import LayoutBox
-from rag.ingest.ocr import OcrWord, as_caption, check_languages, page_words, read_image, reading_order, sure_in_tables
+from rag.ingest.ocr import OcrWord, as_caption, page_words, read_image, reading_order, sure_in_tables
 from rag.ingest.page_images import load_page_image
 from rag.ingest.pdf import PageContent, render
 from rag.ingest.publaynet import Annotation, AnnotationKind, read_folder
@@ -104,6 +105,7 @@ def test_a_page_on_its_side_or_upside_down(degrees: int) -> None:
     image = render(page, dpi=DPI).rotate(degrees, expand=True)
     content = read_image(image, document="d", number=1, dpi=DPI)
     assert alike(content.text, BODY * 4) > 0.95
+    assert content.turn == degrees  # clockwise, back
     assert content.width_pt == pytest.approx(600 if degrees == 180 else 800, abs=0.5)
     found = next(box for text, box in content.words if text == "hazards")
     x0, y0, x1, y1 = page.search_for("hazards")[0]

@@ -14,8 +14,8 @@ from PIL import Image, ImageDraw, ImageFont
 from rag.corpus import check_corpus, open_corpus
 from rag.errors import DocumentError, OcrUnavailable, UsageError
 from rag.ingest.build import ingest
+from rag.ingest.languages import check_languages
 from rag.ingest.limits import UPLOADS, VARIABLES, Limits
-from rag.ingest.ocr import check_languages
 from rag.ingest.report import PageReport, Report
 from rag.ingest.sources import Plan, Source, find_sources
 from rag.settings import Settings, limits_from_env
@@ -158,7 +158,7 @@ def test_page_images_are_read_and_their_words_placed(tmp_path: Path, no_triples:
     (word,) = [w for w in corpus.words_on("scan_p001") if text[w.start : w.end] == "trial"]
     assert 90 * 72 / 150 < word.bbox[0] < 300 * 72 / 150
     assert 115 * 72 / 150 < word.bbox[1] < word.bbox[3] < 160 * 72 / 150
-    assert report.pages == [PageReport("scan", 1, "ocr"), PageReport("scan", 2, "ocr")]
+    assert report.pages == [PageReport("scan", n, "ocr", languages="eng") for n in (1, 2)]
 
 
 @needs_tesseract
@@ -171,8 +171,8 @@ def test_a_scanned_pdf_is_read_from_its_pixels(tmp_path: Path, no_triples: Path,
     )
     corpus = open_corpus(tmp_path / "out")
     assert "37 patients" in corpus.page_text("scan_p001")
-    assert [page.status for page in report.pages] == ["ocr", "ok"]
-    assert "1 pages read by OCR" in report.summary()
+    assert [(page.status, page.languages) for page in report.pages] == [("ocr", "eng"), ("ok", "")]
+    assert "1 pages read by OCR (eng)" in report.summary()
     page = corpus.pages["scan_p001"]
     assert (page.source, corpus.pages["born_p001"].source) == ("ocr", "")
     assert (page.width_pt, page.height_pt) == (420, 595)
