@@ -21,7 +21,7 @@ from rag.pricing import cost_usd
 from rag.systems import SYSTEMS, system_named
 from rag.types import Estimate, Trace
 from ui import text as words
-from ui.handlers import Handlers
+from ui.handlers import KNOBS, Handlers, with_knobs
 from ui.history_desk import HistoryDesk
 from ui.views import compare as view
 from ui.views.markup import money
@@ -34,15 +34,18 @@ OUTPUTS = ("cells", "shown", "agreed", "ask", "stop")
 
 Update = tuple[Any, ...]
 
-Agreed = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""Question, systems and generators whose estimate the person has seen."""
+Agreed = tuple[str, tuple[Cell, ...]]
+"""The question and the cells whose estimate the person has seen."""
 
 
-def cells_of(systems: Sequence[str], generators: Sequence[str], known: Mapping[str, GeneratorSpec]) -> tuple[Cell, ...]:
-    """One row per generator, one cell per system in it, in the order in which they are listed here whatever was ticked first.
+def cells_of(
+    systems: Sequence[str], generators: Sequence[str], known: Mapping[str, GeneratorSpec], **knobs: Any
+) -> tuple[Cell, ...]:
+    """One row per generator, one cell per system in it, in the order in which they are listed here whatever was ticked first; all with
+    the settings ``knobs``.
 
     Raises:
-        UsageError: there is no such system or generator, or none is named.
+        UsageError: there is no such system or generator, none is named, or a setting is out of its range.
     """
     for name in generators:
         if name not in known:
@@ -50,7 +53,7 @@ def cells_of(systems: Sequence[str], generators: Sequence[str], known: Mapping[s
     chosen = {system_named(name).name for name in systems}
     if not chosen or not generators:
         raise UsageError("Nothing is chosen to compare; choose at least one system and one generator.")
-    wanted = [system for name, system in SYSTEMS.items() if name in chosen]
+    wanted = [with_knobs(system, knobs) for name, system in SYSTEMS.items() if name in chosen]
     return tuple(Cell(system, known[name]) for name in known if name in generators for system in wanted)
 
 
@@ -62,17 +65,25 @@ class CompareDesk:
     _stops: dict[str, threading.Event] = field(default_factory=dict)
 
     def ask(
-        self, request: gr.Request, question: str, systems: list[str], generators: list[str], agreed: Agreed | None
+        self,
+        request: gr.Request,
+        question: str,
+        systems: list[str],
+        generators: list[str],
+        agreed: Agreed | None,
+        *settings: Any,
     ) -> Iterator[Update]:
-        """Compare, or, before a paid run, say what it would cost; yields updates for ``OUTPUTS``."""
+        """Compare with Explore's settings (in the order of ``KNOBS``) or, before a paid run, say what it would cost; yields updates for
+        ``OUTPUTS``."""
         session = str(request.session_hash)
         stop = self._stops[session] = threading.Event()
         try:
             self.handlers.admit(request)
             corpus = self.handlers.shelf.of(session)
             asked = clean_question(question or "")
-            cells = cells_of(systems or (), generators or (), self.handlers.generators)
-            wish = (asked, tuple(systems), tuple(generators))
+            knobs = dict(zip(KNOBS, settings, strict=True))
+            cells = cells_of(systems or (), generators or (), self.handlers.generators, **knobs)
+            wish = (asked, cells)
             if any(_paid(cell.generator) for cell in cells) and agreed != wish:
                 yield self._estimated(cells, compare.estimate(asked, cells, corpus), wish)
             else:

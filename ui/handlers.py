@@ -24,7 +24,7 @@ from ui import text as words
 from ui.keydesk import KeyDesk
 from ui.shelf import Shelf
 from ui.viewer_desk import viewed
-from ui.views import answer, chunks, counters, crops, explain, generators, graph, prompt, whatif
+from ui.views import answer, chunks, contribution, counters, crops, explain, generators, graph, prompt, whatif
 
 KNOBS = ("payload", "text_ranker", "text_k", "graph_mode", "max_facts", "visual_ranker", "visual_depth")
 """The settings that the page offers, in the order of its inputs."""
@@ -34,8 +34,20 @@ DEFAULT_SYSTEM = "+both"
 REDRAW_S = 0.04
 """A growing answer is drawn at most this often."""
 
-VIEWS = ("answer", "counters", "explain", "whatif", "text", "graph", "visual", "influence", "prompt", "estimates")
-CHANGED_BY_ANSWER = ("answer", "counters", "explain", "text", "influence", "prompt")
+VIEWS = (
+    "answer",
+    "counters",
+    "helped",
+    "explain",
+    "whatif",
+    "text",
+    "graph",
+    "visual",
+    "influence",
+    "prompt",
+    "estimates",
+)
+CHANGED_BY_ANSWER = ("answer", "counters", "helped", "explain", "text", "influence", "prompt")
 """The others stand since the prompt was built, but for the crops where the answer cites one or took its pixels."""
 
 CONTROLS = ("trace", "ask", "stop")
@@ -51,8 +63,17 @@ def system_of(with_graph: bool, with_visual: bool, knobs: Mapping[str, Any]) -> 
     Raises:
         UsageError: a setting out of its range.
     """
+    return with_knobs(system_named(preset_for(with_graph, with_visual)), knobs)
+
+
+def with_knobs(system: System, knobs: Mapping[str, Any]) -> System:
+    """``system`` with settings as the page sends them.
+
+    Raises:
+        UsageError: a setting out of its range.
+    """
     whole = {name: int(value) if name in LIMITS and _is_whole(value) else value for name, value in knobs.items()}
-    return tuned(system_named(preset_for(with_graph, with_visual)), **whole)
+    return tuned(system, **whole)
 
 
 def _is_whole(value: Any) -> bool:
@@ -168,6 +189,11 @@ class Handlers:
             bare, name=name, label=name, access="open", usd_per_million_input=None, usd_per_million_output=None
         )
 
+    def reader_for(self, trace: Trace | None) -> GeneratorSpec | None:
+        """Whom to ask about an answer without being asked for money: the generator that gave it, if it is embedded, else one that is."""
+        embedded = {name: spec for name, spec in self.generators.items() if spec.access == "embedded"}
+        return embedded.get(trace.generator if trace else "") or next(iter(embedded.values()), None)
+
     def _views(
         self, trace: Trace, running: _Running, unfinished: bool, names: Collection[str] = VIEWS
     ) -> dict[str, str]:
@@ -179,6 +205,7 @@ class Handlers:
             "counters": lambda: counters.render(
                 trace, tokens, spec.access == "embedded", self.elsewhere(trace, estimates)
             ),
+            "helped": lambda: "" if unfinished else contribution.offer(trace, self.reader_for(trace)),
             "explain": lambda: explain.render(trace, unfinished),
             "whatif": lambda: "",
             "text": lambda: chunks.render(trace, corpus),
@@ -286,6 +313,7 @@ def empty_views(corpus: Corpus) -> dict[str, str]:
     return {
         "answer": answer.empty(len(corpus.documents)),
         "counters": counters.empty(),
+        "helped": "",
         "explain": explain.empty(),
         "whatif": "",
         "text": chunks.render(None, corpus),

@@ -88,12 +88,11 @@ class HistoryDesk:
             return gr.skip(), gr.skip()  # another browser's session
         return self._kept(trace, entries)
 
-    @staticmethod
-    def _kept(trace: Trace | None, entries: Entries, loaded: bool = False) -> tuple[Entries, str]:
+    def _kept(self, trace: Trace | None, entries: Entries, loaded: bool = False) -> tuple[Entries, str]:
         """The history with this answer; a question that found nothing to say leaves it as it is."""
         shown = trace.id if trace is not None else ""
         if trace is not None and trace.generation is not None and all(entry.id != trace.id for entry in entries):
-            entries = (*entries, Entry.of(trace, loaded))[-MAX_ENTRIES:]
+            entries = (*entries, Entry.of(trace, loaded, self.handlers.spec_of(trace).label))[-MAX_ENTRIES:]
             while len(entries) > 1 and sum(len(entry.packed) for entry in entries) > MAX_PACKED_BYTES:
                 entries = entries[1:]
         return entries, history.render(entries, shown)

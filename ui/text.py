@@ -239,11 +239,41 @@ OUTCOMES = {
     "failed": "call failed",
 }
 
+HELPED = "Did it help?"
+HELPED_OFFER = "Did graph and figures help here, or only cost tokens? Four answers, with and without each, tell: by the {reader}, free."
+HELPED_ASKING = "Asking with and without …"
+HELPED_REFERENCE = "reference"
+HELPED_HEADLINES = {
+    "unknown": "This can't be said: not every answer came in whole.",
+    "righted": "It helped: text alone gets this wrong.",
+    "wronged": "It did harm: text alone gets this right.",
+    "mixed": "It helped in one way and did harm in another.",
+    "enough": "Text alone was enough: all four answers are right.",
+    "declined": "Nothing here answers this, and all four rightly say so.",
+    "all wrong": "Nothing helped: all four answers are wrong.",
+    "changed": "It changed the answer; the question set has no reference to tell which one is right.",
+    "same": "It made no difference: all four answers are the same.",
+}
+"""What graph, figures and tables did together, against the text alone."""
+
+HELPED_EFFECTS = {
+    "righted": "{name} made the answer right{where}, for {took}.",
+    "wronged": "{name} made the answer wrong{where}, for {took}.",
+    "changed": "{name} changed the answer{where}, for {took}.",
+    "same": "{name} cost {took} and changed nothing.",
+    "unknown": "{name} cost {took}; what that did can't be said.",
+}
+HELPED_ONLY = {True: " (only without {other})", False: " (only together with {other})"}
+"""By whether the effect was there without the other branch."""
+
+HELPED_NOTHING_SENT = "{name} found nothing to send, so it cost no token and changed nothing."
+
 COMPARE_EMPTY = (
     "Choose a question of the corpus's question set, or type one of your own. Every system answers it at the same time, and each cell "
     "says what it added to the first and what that cost."
 )
 COMPARE_ESTIMATE = "{answers} ≈ {about} in all, at most {limit}. Nothing has been sent: press the button again to ask."
+COMPARE_SETTINGS = "Asked with the settings on Explore: {settings}."
 COMPARE_ASK = "Compare"
 COMPARE_ASK_PAID = "Ask for ≈ {about}"
 COMPARE_ASK_UNKNOWN = "Ask at unknown cost"

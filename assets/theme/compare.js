@@ -25,6 +25,14 @@
     scrollTo(0, 0);
   };
 
+  // Gradio's list has no words for an empty field.
+  const hint = () => {
+    const field = document.querySelector("#compare-picker input");
+    if (field && !field.placeholder) field.placeholder = "Pick a question, or type a part of one …";
+  };
+  const start = () => new MutationObserver(hint).observe(document.body, { childList: true, subtree: true });
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start); else start();
+
   const ask = () => [...document.querySelectorAll("#compare-ask")].find((button) => button.checkVisibility())?.click();
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target.closest?.("#compare")) {

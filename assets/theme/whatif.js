@@ -19,7 +19,7 @@
     if (now && now !== shown) { shown = now; ticked.clear(); }
     for (const box of boxes()) set(box, "checked", isOut(box));
     // What still comes for an answer that is no longer on the page is not shown.
-    for (const card of document.querySelectorAll("#whatif [data-of], #influence [data-of]")) set(card, "hidden", Boolean(card.dataset.of && shown && card.dataset.of !== shown));
+    for (const card of document.querySelectorAll("#whatif [data-of], #influence [data-of], #helped [data-of]")) set(card, "hidden", Boolean(card.dataset.of && shown && card.dataset.of !== shown));
     draw();
     follow();
     say();

@@ -24,13 +24,14 @@ from tests.scripted import DONE, scripted
 from tests.ui import traces as by_hand
 from tests.ui.conftest import ATTACK
 from ui.compare_desk import OUTPUTS, CompareDesk, cells_of
-from ui.handlers import Handlers
+from ui.handlers import KNOBS, Handlers
 from ui.keydesk import COOKIE, KeyDesk
 from ui.shelf import Shelf
 from ui.views import compare as view
 
 QUESTION = by_hand.QUESTION
 STUDY = ["baseline", "+KG", "+multimodal", "+both"]
+USUAL = [getattr(SYSTEMS["+both"], name) for name in KNOBS]
 
 
 def session(name: str = "a", cookie: str = "") -> gr.Request:
@@ -88,7 +89,7 @@ def test_what_is_not_there_is_refused(systems: list[str], generators: list[str],
 
 
 def test_a_free_comparison_runs_at_once_and_fills_every_cell(small: Corpus) -> None:
-    updates = [named(u) for u in desk_with(small, GOOD).ask(session(), QUESTION, STUDY, ["good"], None)]
+    updates = [named(u) for u in desk_with(small, GOOD).ask(session(), QUESTION, STUDY, ["good"], None, *USUAL)]
     first, last = updates[0], updates[-1]
     assert not first["ask"]["visible"] and first["stop"]["visible"] and 'data-compare="running"' in first["cells"]
     assert last["cells"].count('data-state="answered"') == 4 and 'data-compare="done"' in last["cells"]
@@ -96,26 +97,58 @@ def test_a_free_comparison_runs_at_once_and_fills_every_cell(small: Corpus) -> N
     assert last["ask"]["visible"] and not last["stop"]["visible"]
 
 
+def test_every_cell_has_the_settings_of_explore_and_the_table_says_which(small: Corpus) -> None:
+    settings = ["captions", "dense", 2, "open", 1, "proxy", 1]
+    *_, last = desk_with(small, GOOD).ask(session(), QUESTION, STUDY, ["good"], None, *settings)
+    for trace in named(last)["shown"]:
+        assert [getattr(trace.system, name) for name in KNOBS] == settings
+    told = "text ranker dense, chunks 2, facts from everywhere, facts at most 1, visual ranker proxy, crops scored 1, "
+    told += "visual payload captions"
+    assert f"Asked with the settings on Explore: {told}." in named(last)["cells"]
+    *_, refused = desk_with(small, GOOD).ask(
+        session(), QUESTION, STUDY, ["good"], None, *settings[:2], 0, *settings[3:]
+    )
+    assert "text_k" in named(refused)["cells"] and 'role="alert"' in named(refused)["cells"]
+
+
+def test_an_estimate_is_agreed_to_for_its_settings_alone(small: Corpus) -> None:
+    spec, generator = scripted(Delta("37 [T1]"), DONE, price=1.0)
+    desk = desk_with(small, spec)
+    (asked,) = desk.ask(session(), QUESTION, STUDY, ["scripted"], None, *USUAL)
+    other = [*USUAL[:2], 1, *USUAL[3:]]
+    (again,) = desk.ask(session(), QUESTION, STUDY, ["scripted"], named(asked)["agreed"], *other)
+    assert generator.prompts == [] and 'data-compare="estimate"' in named(again)["cells"]
+    assert "chunks 1" in named(again)["cells"] and "chunks 3" in named(asked)["cells"]
+
+
+def test_a_row_of_the_studys_four_says_what_each_branch_did(small: Corpus) -> None:
+    *_, last = desk_with(small, GOOD).ask(session(), QUESTION, STUDY, ["good"], None, *USUAL)
+    assert "It made no difference: all four answers are the same." in named(last)["cells"]
+    assert "and changed nothing." in named(last)["cells"]
+    *_, two = desk_with(small, GOOD).ask(session(), QUESTION, STUDY[:2], ["good"], None, *USUAL)
+    assert "fb-cmp-summary" not in named(two)["cells"]
+
+
 def test_a_paid_comparison_says_what_it_costs_before_it_calls_anybody(small: Corpus) -> None:
     spec, generator = scripted(Delta("37 [T1]"), DONE, price=1.0)
     desk = desk_with(small, spec)
-    (asked,) = desk.ask(session(), QUESTION, STUDY, ["scripted"], None)
+    (asked,) = desk.ask(session(), QUESTION, STUDY, ["scripted"], None, *USUAL)
     before = named(asked)
     assert generator.prompts == [] and 'data-compare="estimate"' in before["cells"] and before["shown"] == ()
     assert "$" in before["ask"]["value"] and before["cells"].count("tokens in") == 4
-    (again,) = desk.ask(session(), QUESTION, STUDY[:2], ["scripted"], before["agreed"])
+    (again,) = desk.ask(session(), QUESTION, STUDY[:2], ["scripted"], before["agreed"], *USUAL)
     assert generator.prompts == [] and 'data-compare="estimate"' in named(again)["cells"]
-    *_, last = desk.ask(session(), QUESTION, STUDY, ["scripted"], before["agreed"])
+    *_, last = desk.ask(session(), QUESTION, STUDY, ["scripted"], before["agreed"], *USUAL)
     assert len(generator.prompts) == 4 and named(last)["cells"].count('data-state="answered"') == 4
 
 
 def test_a_price_that_nobody_knows_is_asked_about_too(small: Corpus) -> None:
-    (asked,) = desk_with(small, spec_of("x", DONE, price=None)).ask(session(), QUESTION, STUDY, ["x"], None)
+    (asked,) = desk_with(small, spec_of("x", DONE, price=None)).ask(session(), QUESTION, STUDY, ["x"], None, *USUAL)
     assert "unknown" in named(asked)["ask"]["value"] and "$0 " not in named(asked)["cells"]
 
 
 def test_a_failing_generators_row_fails_alone(small: Corpus) -> None:
-    *_, last = desk_with(small, GOOD, FAILING).ask(session(), QUESTION, STUDY, ["good", "failing"], None)
+    *_, last = desk_with(small, GOOD, FAILING).ask(session(), QUESTION, STUDY, ["good", "failing"], None, *USUAL)
     cells = named(last)["cells"]
     assert cells.count('data-state="answered"') == 4 and cells.count('data-state="error"') == 4
     assert cells.count("The provider hung up; ask again.") == 4
@@ -123,14 +156,14 @@ def test_a_failing_generators_row_fails_alone(small: Corpus) -> None:
 
 @pytest.mark.parametrize("question", ["", None, "x" * 2_001])
 def test_a_wrong_question_becomes_a_message(small: Corpus, question: str) -> None:
-    *_, last = desk_with(small, GOOD).ask(session(), question, STUDY, ["good"], None)
+    *_, last = desk_with(small, GOOD).ask(session(), question, STUDY, ["good"], None, *USUAL)
     assert 'role="alert"' in named(last)["cells"] and named(last)["ask"]["visible"]
 
 
 def test_stop_ends_this_sessions_comparison_and_no_other(small: Corpus) -> None:
     endless = spec_of("endless", *[Delta(f"word{n} ") for n in range(20_000)], DONE)
     desk = desk_with(small, endless)
-    running = desk.ask(session("a"), QUESTION, STUDY, ["endless"], None)
+    running = desk.ask(session("a"), QUESTION, STUDY, ["endless"], None, *USUAL)
     next(running)
     assert named(desk.stop(session("b")))["ask"]["visible"]
     next(running)
@@ -144,9 +177,9 @@ def test_another_browsers_session_is_not_admitted(small: Corpus) -> None:
     keys = KeyDesk(SessionKeys(allowed=True), {"OPENAI_API_KEY"})
     keys.take("a", "OPENAI_API_KEY", "sk-" + "k" * 40, "mine")
     desk = desk_with(small, GOOD, desk=keys, access=Access())
-    *_, refused = desk.ask(session("a", "theirs"), QUESTION, STUDY, ["good"], None)
+    *_, refused = desk.ask(session("a", "theirs"), QUESTION, STUDY, ["good"], None, *USUAL)
     assert "belongs to another browser" in named(refused)["cells"]
-    *_, admitted = desk.ask(session("a", "mine"), QUESTION, STUDY, ["good"], None)
+    *_, admitted = desk.ask(session("a", "mine"), QUESTION, STUDY, ["good"], None, *USUAL)
     assert 'data-state="answered"' in named(admitted)["cells"]
 
 
@@ -161,7 +194,11 @@ def test_the_sessions_own_key_is_used(small: Corpus, monkeypatch: pytest.MonkeyP
     spec = replace(DEAR, key_env="OPENAI_API_KEY", maker=maker, usd_per_million_input=0.0, usd_per_million_output=0.0)
     keys = SessionKeys(allowed=True)
     keys.put("a", "OPENAI_API_KEY", "sk-" + "k" * 40)
-    list(desk_with(small, spec, access=Access(keys=keys)).ask(session("a"), QUESTION, ["baseline"], ["dear"], None))
+    list(
+        desk_with(small, spec, access=Access(keys=keys)).ask(
+            session("a"), QUESTION, ["baseline"], ["dear"], None, *USUAL
+        )
+    )
     assert used == ["visitor"]
 
 

@@ -89,7 +89,7 @@ def test_an_answer_is_drawn_step_by_step_and_only_what_changed(small: Corpus) ->
     assert drawn(updates[0]) == {"answer", "trace", "ask", "stop"}
     assert drawn(updates[1]) == {*VIEWS, "trace"}
     assert all(drawn(update) == {"answer"} for update in updates[2:-1])
-    changed = {"answer", "counters", "explain", "text", "influence", "prompt", "trace", "ask", "stop"}
+    changed = {"answer", "counters", "helped", "explain", "text", "influence", "prompt", "trace", "ask", "stop"}
     assert drawn(updates[-1]) == changed
     cites_a_crop = handlers_with(small, Delta("33 months [V1]"), DONE)
     *_, last = cites_a_crop.ask(session(), QUESTION, True, True, "scripted", *DEFAULTS)

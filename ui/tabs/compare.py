@@ -13,7 +13,7 @@ from rag.generators.registry import GeneratorSpec
 from rag.systems import SYSTEMS
 from ui import text as words
 from ui.compare_desk import CompareDesk
-from ui.handlers import Handlers
+from ui.handlers import KNOBS, Handlers
 from ui.views import compare
 from ui.views.markup import plural, shorten
 
@@ -47,10 +47,11 @@ def build(handlers: Handlers, specs: Sequence[GeneratorSpec], concurrency: int, 
         cells = _html(compare.empty(), "compare-cells")
     shown, agreed = gr.State(()), gr.State(None)
     outputs = [cells, shown, agreed, ask, stop]
+    knobs = [explore.controls[name] for name in KNOBS]
     asked = gr.on(
         [ask.click, question.submit],
         desk.ask,
-        [question, systems, generators, agreed],
+        [question, systems, generators, agreed, *knobs],
         outputs,
         show_progress="hidden",
         concurrency_limit=concurrency,
@@ -61,7 +62,7 @@ def build(handlers: Handlers, specs: Sequence[GeneratorSpec], concurrency: int, 
     asked.failure(desk.broke, None, outputs, **quiet)
     stop.click(desk.stop, None, outputs, **quiet)
     picker.input(None, picker, question, js="(picked) => picked ?? ''", **quiet)
-    for changed in (question, systems, generators):
+    for changed in (question, systems, generators, *knobs):
         # The estimate on the button was for what stood there before.
         changed.change(None, None, ask, js=f"() => {words.COMPARE_ASK!r}", **quiet)
     _wire(desk, shown, explore, quiet)

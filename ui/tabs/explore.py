@@ -13,6 +13,7 @@ from rag.generators.registry import GeneratorSpec
 from rag.systems import CHOICES, LIMITS, SYSTEMS
 from ui import graph_desk
 from ui import text as words
+from ui.contribution_desk import ContributionDesk
 from ui.handlers import DEFAULT_SYSTEM, KNOBS, OUTPUTS, Handlers
 from ui.history_desk import HistoryDesk
 from ui.prompt_desk import PromptDesk
@@ -120,11 +121,13 @@ def build(handlers: Handlers, specs: Iterable[GeneratorSpec], concurrency: int, 
     opening.then(None, js="() => window.fusebox.showPage()", **quiet)
     graph_desk.wire(handlers, trace, controls["graph_mode"], quiet)
     _agree(controls, quiet)
+    _watch(question, controls, page, quiet)
     page.load(handlers.session, None, _html("", "session"), **quiet)
     page.unload(handlers.leave)
     explore = Explore(question, controls, trace, inputs, outputs, asking, viewer, examples)
     showing = WhatIfDesk(handlers).wire(explore, views["whatif"], views["influence"], concurrency)
-    entries = HistoryDesk(handlers).wire(history, explore, page, showing)
+    chosen = ContributionDesk(handlers).wire(views["helped"], explore, concurrency)
+    entries = HistoryDesk(handlers).wire(history, explore, page, showing, chosen)
     PromptDesk(handlers).wire(views["prompt"], trace, entries)
     return explore
 
@@ -139,6 +142,18 @@ def _agree(controls: Mapping[str, gr.components.Component], quiet: Mapping[str, 
     tuned = [controls[name] for name in knobs]
     defaults = json.dumps([getattr(DEFAULT, name) for name in knobs])
     controls["reset"].click(None, None, tuned, js=f"() => {defaults}", **quiet)
+
+
+def _watch(question: gr.Textbox, controls: Mapping[str, Any], page: gr.Blocks, quiet: Mapping[str, Any]) -> None:
+    """The browser knows what the controls say, and marks the answer that was given with other settings."""
+    watched = {"question": question, **{name: controls[name] for name in ("preset", "generator", *KNOBS)}}
+    gr.on(
+        [page.load, *(one.change for one in watched.values())],
+        None,
+        list(watched.values()),
+        js=f"(...now) => window.fusebox.moved(now, {json.dumps(list(watched))})",
+        **quiet,
+    )
 
 
 def _controls(specs: list[GeneratorSpec], own_keys: bool) -> dict[str, Any]:
@@ -246,6 +261,7 @@ def _views(handlers: Handlers) -> dict[str, gr.HTML]:
             "answer": _html(answer.empty(len(corpus.documents)), "answer"),
             "counters": _html(counters.empty(), "counters"),
         }
+    views["helped"] = ContributionDesk.card()
     views["explain"] = _html(explain.empty(), "explain")
     views["whatif"] = WhatIfDesk.panel()
     with gr.Row(elem_id="columns", equal_height=True):

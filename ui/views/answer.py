@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from rag.difference import Span
 from rag.types import Citation, GateDecision, Trace
 from ui import text as words
+from ui.views import settings
 from ui.views.markup import esc, left_out_tags, plural, tag_chip
 
 _SEPARATOR = re.compile(r"\s*[,;]?\s*")
@@ -49,7 +50,8 @@ def render(trace: Trace, generator_label: str, running: bool, origin: str = "") 
     body = warning + body + _left_out(trace) + gate
     # The system too, since the switches may have been moved since.
     shown = " · ".join(filter(None, (trace.system.name, generator_label, status)))
-    return _card(kind, title, shown, body, spoken, trace.id)
+    asked = "" if running else settings.asked_with(trace, generator_label)
+    return _card(kind, title, shown, body, spoken, trace.id, asked)
 
 
 def _left_out(trace: Trace) -> str:
@@ -235,10 +237,12 @@ def gate_line(gate: GateDecision | None) -> str:
     )
 
 
-def _card(kind: str, title: str, status: str, body: str, spoken: str, trace_id: str = "") -> str:
+def _card(kind: str, title: str, status: str, body: str, spoken: str, trace_id: str = "", asked: str = "") -> str:
+    # Filled by the page's script, once the controls say something else than they said when this was asked.
+    outdated = '<p class="fb-hint fb-outdated" data-outdated hidden></p>' if asked else ""
     return (
         f'<section class="fb-card fb-answer-card {kind}" data-state="{kind}" data-spoken="{esc(spoken)}"'
-        f' data-trace="{esc(trace_id)}" aria-labelledby="fb-answer-title">'
+        f' data-trace="{esc(trace_id)}" data-asked="{esc(asked)}" aria-labelledby="fb-answer-title">'
         f'<header><h2 id="fb-answer-title">{esc(title)}</h2><span class="fb-count">{esc(status)}</span>'
-        f"</header>{body}</section>"
+        f"</header>{outdated}{body}</section>"
     )

@@ -12,12 +12,13 @@ from itertools import groupby
 
 from rag import compare
 from rag.compare import Added, CellState
+from rag.contribution import contributions
 from rag.corpus import Corpus
 from rag.evaluate.questions import Gold, Question, gold_items, gold_of, locate
 from rag.generators.spec import GeneratorSpec
 from rag.types import Branch, Estimate, Fused, Page, Trace
 from ui import text as words
-from ui.views import answer
+from ui.views import answer, contribution, settings
 from ui.views.markup import (
     bdi,
     esc,
@@ -64,7 +65,8 @@ def render(states: Sequence[CellState], corpus: Corpus, reference: Question | No
     told = esc(f"{done} of {plural(len(states), 'answer')}" if running else _outcome(states))
     state = "running" if running else "done"
     return (
-        f'<div class="fb-cmp" data-compare="{state}">{_asked(states)}{_reference(reference, corpus)}'
+        f'<div class="fb-cmp" data-compare="{state}">{_asked(states)}{with_settings([one.cell for one in states])}'
+        f"{_reference(reference, corpus)}"
         f'<p class="fb-sr" role="status">{told}</p>{body}</div>'
     )
 
@@ -75,17 +77,24 @@ def _asked(states: Sequence[CellState]) -> str:
     return f'<p class="fb-cmp-asked"><bdi>{esc(question)}</bdi></p>' if question else ""
 
 
+def with_settings(cells: Sequence[compare.Cell]) -> str:
+    """Which settings all cells were asked with."""
+    told = words.COMPARE_SETTINGS.format(settings=settings.line(cells[0].system)) if cells else ""
+    return f'<p class="fb-hint fb-cmp-settings">{esc(told)}</p>'
+
+
 def estimates(cells: Sequence[compare.Cell], found: Sequence[Estimate]) -> str:
     """What every cell would take, before anything is sent."""
     pairs = list(zip(cells, found, strict=True))
     rows = "".join(
-        _shell(label, "".join(_estimate(cell, estimate) for cell, estimate in row))
+        _shell(label, f'<div class="fb-cmp-cells">{"".join(_estimate(cell, estimate) for cell, estimate in row)}</div>')
         for label, row in groupby(pairs, key=lambda pair: pair[0].generator.label)
     )
     about, limit = (total([getattr(e, name) for e in found]) for name in ("cost_usd", "limit_usd"))
     told = words.COMPARE_ESTIMATE.format(answers=plural(len(cells), "answer"), about=money(about), limit=money(limit))
     return (
-        f'<div class="fb-cmp" data-compare="estimate"><p class="fb-cmp-told" role="status">{esc(told)}</p>{rows}</div>'
+        f'<div class="fb-cmp" data-compare="estimate"><p class="fb-cmp-told" role="status">{esc(told)}</p>'
+        f"{with_settings(cells)}{rows}</div>"
     )
 
 
@@ -141,11 +150,22 @@ def _row(row: Sequence[tuple[int, CellState]], top: Sequence[tuple[int, CellStat
     first = row[0][1]
     above = [None if row is top else state for _, state in top]
     cells = "".join(_cell(number, state, first, over, shown) for (number, state), over in zip(row, above, strict=True))
-    return _shell(first.cell.generator.label, cells)
+    said = "" if shown.running else _verdict([state for _, state in row], shown.reference)
+    return _shell(first.cell.generator.label, said + f'<div class="fb-cmp-cells">{cells}</div>')
 
 
-def _shell(label: str, cells: str) -> str:
-    return f'<section class="fb-cmp-row" aria-label="{esc(label)}"><h3>{esc(label)}</h3><div class="fb-cmp-cells">{cells}</div></section>'
+def _verdict(states: Sequence[CellState], reference: Question | None) -> str:
+    """What graph and figures each did for this generator, where all four systems of the study answered."""
+    traces = {state.trace.system.name: state.trace for state in states if state.trace is not None}
+    found = contributions(traces, reference)
+    if not found:
+        return ""
+    told = (contribution.headline_of(traces, found, reference), *map(contribution.sentence, found))
+    return f'<p class="fb-cmp-summary"><b>{esc(told[0])}</b> {esc(" ".join(told[1:]))}</p>'
+
+
+def _shell(label: str, body: str) -> str:
+    return f'<section class="fb-cmp-row" aria-label="{esc(label)}"><h3>{esc(label)}</h3>{body}</section>'
 
 
 def _face(state: CellState, running: bool) -> str:

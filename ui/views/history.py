@@ -28,8 +28,8 @@ class Entry:
     loaded: bool = False
 
     @classmethod
-    def of(cls, trace: Trace, loaded: bool = False) -> Entry:
-        """The entry of a trace; ``loaded`` from a file and not answered here."""
+    def of(cls, trace: Trace, loaded: bool = False, label: str = "") -> Entry:
+        """The entry of a trace; ``loaded`` from a file and not answered here, ``label`` the name of its generator on the page."""
         generation = trace.generation
         said = "" if generation is None else generation.error if generation.finish == "error" else generation.text
         left_out = f" without {plural(len(trace.excluded), 'item')}" if trace.excluded else ""
@@ -38,7 +38,7 @@ class Entry:
             trace.id,
             shorten(trace.question, MAX_SHOWN_CHARS),
             trace.system.name + left_out,
-            trace.generator,
+            label or trace.generator,
             shorten(said, MAX_SHOWN_CHARS),
             trace.created[11:19],
             packed,
