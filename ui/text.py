@@ -375,6 +375,9 @@ ABLATION_OWN = (
     "A run is kept for everybody who opens this page, so it is never about your own documents; choose another corpus at the top, or run "
     "python -m rag evaluate."
 )
+ABLATION_JUDGES = "Judges (each kind in its own figures)"
+ABLATION_NO_JUDGE = "There is no judge; choose one: the offline judges ask nobody."
+ABLATION_UNJUDGED = "Some answers are not judged yet."
 ABLATION_DONE = "{label} is complete: {done:,} results, shown below."
 ABLATION_LEFT = (
     "{label} is incomplete: {done:,} of {planned:,} done, {failed:,} failed. Resume it in the list above. {why}"
