@@ -10,7 +10,8 @@ from typing import Any
 from rag.corpus import Corpus
 from rag.errors import UsageError
 from rag.evaluate import tables
-from rag.evaluate.audit import audit
+from rag.evaluate.audit import audit, origins, recovered
+from rag.evaluate.judges import STUDY_JUDGE
 from rag.evaluate.published import JUDGES, Published, shipped
 from rag.evaluate.store import Result, Run, Store
 from rag.evaluate.tables import OFFLINE_NAMES, Row
@@ -95,16 +96,19 @@ class Panel:
     causes: tuple[Row, ...] = ()
     protocols: tuple[Row, ...] = ()
     diagnostic: tuple[Row, ...] = ()
+    given: tuple[Row, ...] = ()
+    origins: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """All that is shown. ``ceilings``: (source, published) -> retrieval of pixel-only figure questions; ``notes``: (run, what a reader of
-    its figures must know)."""
+    """All that is shown. ``pages``: retrieval at page level; ``ceilings``: (source, published) -> retrieval of pixel-only figure
+    questions; ``notes``: (run, what a reader of its figures must know)."""
 
     panels: tuple[Panel, ...]
     retrieval: tuple[Row, ...]
     efficiency: tuple[Row, ...]
+    pages: tuple[Row, ...] = ()
     ceilings: Mapping[tuple[str, bool], Row] = field(default_factory=dict)
     latency: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     protocol_sets: tuple[Row, ...] = ()
@@ -124,19 +128,21 @@ def board(
         UsageError: the study's figures can't be read.
     """
     study = shipped() if with_study else None
-    panels = [p for p in (_models(study, sources, filters, label), _offline(sources, filters, label)) if p is not None]
     # Rankings depend on neither system nor generator.
     of_types = Filters(types=filters.types)
     retrieval = [*(_study_rows(_by_type(study.retrieval), of_types) if study else ())]
     efficiency = [*(_study_rows(study.efficiency, filters) if study else ())]
+    pages: list[Row] = []
     for source in sources:
         found = source.summary(_first(source))
         retrieval += _own(_by_type(found["retrieval"]), source, of_types, label)
+        pages += _own(_by_type(found["page_retrieval"]), source, of_types, label)
         efficiency += _own(found["efficiency"], source, filters, label)
     return Board(
-        panels=tuple(panels),
+        panels=tuple(_panels(study, sources, filters, label, corpora)),
         retrieval=tuple(retrieval),
         efficiency=tuple(efficiency),
+        pages=tuple(pages),
         ceilings={(r["source"], r["published"]): r for r in retrieval if r["question_type"] == "figure_pixel"},
         latency={
             name: span
@@ -179,33 +185,44 @@ def _key(source: str, row: Row) -> Key:
     return (source, str(row.get("generator", "")), str(row.get("system", "")), str(row.get("question_type", "")))
 
 
-def _models(study: Published | None, sources: Sequence[Source], filters: Filters, label: Label) -> Panel | None:
-    """The study and what language models judged of the runs."""
-    parts: list[Panel] = []
+def _panels(
+    study: Published | None,
+    sources: Sequence[Source],
+    filters: Filters,
+    label: Label,
+    corpora: Mapping[str, Corpus],
+) -> list[Panel]:
+    """A panel for each judge, the offline ones together and last: what the study's judges said of runs stands beside the study."""
+    parts: dict[str, list[Panel]] = {STUDY_JUDGE: []}
     if study is not None and filters.judge in ("", PUBLISHED_JUDGE):
-        rows = _study_rows(study.ablation, filters)
-        diagnostic = _study_rows(study.diagnostic, filters)
-        extra = [row for row in diagnostic if (row["generator"], row["system"]) not in {_pair(r) for r in rows}]
-        priced = _priced([*rows, *extra], _study_rows(study.efficiency, filters))
-        protocols = tuple(_study_rows(study.protocol_accuracy, filters))
-        parts.append(Panel("", JUDGES + " (published)", tuple(rows), priced, (), (), protocols, tuple(diagnostic)))
+        parts[STUDY_JUDGE].append(_of_study(study, filters))
     for source in sources:
         for judge in source.judges:
-            if judge != OFFLINE and filters.judge in ("", judge):
-                parts.append(_of_run(source, judge, filters, label))
-    return _merged("Judged by language models", parts)
+            if filters.judge in ("", judge):
+                found = _of_run(source, judge, filters, label, corpora.get(source.run.corpus_id))
+                parts.setdefault(judge, []).append(found)
+    ordered = sorted(parts, key=lambda judge: judge == OFFLINE)
+    return [_merged(_TITLES.get(judge, f"Judged by {judge}"), parts[judge]) for judge in ordered if parts[judge]]
 
 
-def _offline(sources: Sequence[Source], filters: Filters, label: Label) -> Panel | None:
-    parts = [
-        _of_run(source, OFFLINE, filters, label)
-        for source in sources
-        if OFFLINE in source.judges and filters.judge in ("", OFFLINE)
-    ]
-    return _merged("Judged offline", parts)
+_TITLES = {STUDY_JUDGE: "Judged by language models", OFFLINE: "Judged offline"}
 
 
-def _of_run(source: Source, judge: str, filters: Filters, label: Label) -> Panel:
+def _of_study(study: Published, filters: Filters) -> Panel:
+    rows = _study_rows(study.ablation, filters)
+    diagnostic = _study_rows(study.diagnostic, filters)
+    extra = [row for row in diagnostic if (row["generator"], row["system"]) not in {_pair(r) for r in rows}]
+    return Panel(
+        title="",
+        judge=JUDGES + " (published)",
+        rows=tuple(rows),
+        priced=_priced([*rows, *extra], _study_rows(study.efficiency, filters)),
+        protocols=tuple(_study_rows(study.protocol_accuracy, filters)),
+        diagnostic=tuple(diagnostic),
+    )
+
+
+def _of_run(source: Source, judge: str, filters: Filters, label: Label, corpus: Corpus | None) -> Panel:
     found = source.summary(judge)
     words = ", ".join(OFFLINE_NAMES) if judge == OFFLINE else judge
 
@@ -228,12 +245,38 @@ def _of_run(source: Source, judge: str, filters: Filters, label: Label) -> Panel
         causes=_over_types(own(found["taxonomy"])),
         protocols=own(protocols),
         diagnostic=tuple(row for row in pixels if row["system"] in (tables.TEXT_ONLY, tables.MULTIMODAL)),
+        given=own(row for row in found["given_evidence"] if row["n_sent"]),
+        origins=own(_origins(source, judge, corpus)) if corpus is not None else (),
     )
 
 
-def _merged(title: str, parts: Sequence[Panel]) -> Panel | None:
-    if not parts:
-        return None
+def _origins(source: Source, judge: str, corpus: Corpus) -> tuple[Row, ...]:
+    accuracy = OFFLINE_NAMES[0] if judge == OFFLINE else judge
+    return _recovered(source.store, source.id, source.run.done, source.run.judges, accuracy, corpus)
+
+
+@lru_cache(maxsize=16)
+def _recovered(
+    store: Store, run: str, done: int, judges: tuple[str, ...], judge: str, corpus: Corpus
+) -> tuple[Row, ...]:
+    """What the right answers of text-only systems to figure questions rest on."""
+    results = _results(store, run, done, judges)
+    kinds = {result.set: tables.question_type(result) for result in results}
+    found = origins(recovered(results, store.trace, corpus, judge))
+    return tuple(
+        {
+            "set": name,
+            "question_type": kinds[name],
+            "generator": generator,
+            "system": system,
+            "n": sum(count.values()),
+            **count,
+        }
+        for (name, generator, system), count in found.items()
+    )
+
+
+def _merged(title: str, parts: Sequence[Panel]) -> Panel:
     several = [field for field in Panel.__slots__ if field not in ("title", "judge")]
     joined = {name: tuple(row for part in parts for row in getattr(part, name)) for name in several}
     return Panel(title, "; ".join(dict.fromkeys(part.judge for part in parts)), **joined)

@@ -13,10 +13,10 @@ import gradio as gr
 from rag.corpus import Corpus
 from rag.errors import FuseboxError, UsageError
 from rag.evaluate.cost import CostEstimate, estimate_cost
-from rag.evaluate.judges import OFFLINE as OFFLINE_JUDGES
+from rag.evaluate.judges import STUDY_JUDGE, Judge, check_keys, judge_models, judges_named, model_judge
 from rag.evaluate.published import JUDGES, shipped
 from rag.evaluate.questions import known_questions
-from rag.evaluate.runner import Plan, RunProgress, evaluate, judge_run
+from rag.evaluate.runner import CALLS_AT_ONCE, Plan, RunProgress, evaluate, judge_run
 from rag.evaluate.store import FILE_NAME, SHIPPED_RUN, Result, Run, Store
 from rag.evaluate.tables import OFFLINE_NAMES, QUESTION_TYPES
 from rag.generators.access import Access
@@ -43,15 +43,15 @@ from ui.views.markup import money
 
 FILTERS = ("sources", "types", "systems", "generators", "judge")
 """Inputs of what is drawn, in order."""
-OUTPUTS = ("board", "questions", "progress", "runs", *FILTERS, "sets", "start", "stop", "agreed", "timer")
+OUTPUTS = ("board", "questions", "progress", "runs", *FILTERS, "sets", "run_judges", "start", "stop", "agreed", "timer")
 """What the tab's events change, in the order of its outputs."""
 
 MAX_BOARDS = 16
 """Boards that are kept, of about 300 kB each."""
 
 Update = tuple[Any, ...]
-Wish = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-"""Sets, systems and generators of a run."""
+Wish = tuple[tuple[str, ...], ...]
+"""Sets, systems, generators and judges of a run."""
 
 
 @dataclass(slots=True)
@@ -63,19 +63,37 @@ class Job:
     state: RunProgress | None = None
     judging: str = ""
     run: Run | None = None
+    unjudged: tuple[str, ...] = ()
     # Stands if the thread ends by anything but a ``FuseboxError``: then that is a bug.
     told: str = words.BUG
     bad: bool = True
     ended: threading.Event = field(default_factory=threading.Event)
 
-    def work(self, plan: Plan, store: Store, corpus: Corpus, access: Access, cap: float, run_id: str) -> None:
-        """Run, then let the judges judge that ask nobody."""
+    def work(
+        self,
+        plan: Plan,
+        judges: Sequence[Judge],
+        store: Store,
+        corpus: Corpus,
+        access: Access,
+        cap: float,
+        run_id: str,
+    ) -> None:
+        """Run, then let the judges judge; both within the cap."""
         try:
             run = evaluate(plan, store, corpus, access, self.stop.is_set, self._tell, run_id=run_id, budget_usd=cap)
-            judge_run(store, run.id, OFFLINE_JUDGES, self.stop.is_set, self._tell_judging)
+            self.unjudged = judge_run(
+                store,
+                run.id,
+                judges,
+                self.stop.is_set,
+                self._tell_judging,
+                at_once=CALLS_AT_ONCE if any(judge.paid for judge in judges) else 1,
+                budget_usd=cap - (self.state.spent_usd if self.state else 0.0),
+            )
             self.run = store.run(run.id)
             self.told = self._outcome(store)
-            self.bad = self.run.state != "complete" and not self.stop.is_set()
+            self.bad = (self.run.state != "complete" or bool(self.unjudged)) and not self.stop.is_set()
         except FuseboxError as error:
             self.told = str(error)
         finally:
@@ -94,9 +112,8 @@ class Job:
             reasons = dict.fromkeys(r.error for r in store.results(run.id) if r.state == "failed")
             why = next(iter(reasons), "Stopped." if self.stop.is_set() else "The cap was reached.")
         form = words.ABLATION_DONE if run.state == "complete" else words.ABLATION_LEFT
-        return form.format(
-            label=view.run_label(run), done=run.done, planned=run.planned, failed=run.failed, why=why
-        ).strip()
+        told = form.format(label=view.run_label(run), done=run.done, planned=run.planned, failed=run.failed, why=why)
+        return " ".join([told.strip(), *([f"{words.ABLATION_UNJUDGED} {self.unjudged[0]}"] if self.unjudged else [])])
 
 
 @dataclass(slots=True)
@@ -179,17 +196,26 @@ class AblationDesk:
         found = self.sources()
         kept = [name for name in chosen or () if name == STUDY or name in found]
         value = kept or [STUDY, *list(found)[:1]]
+        session = str(request.session_hash)
         try:
-            sets = _sets(self.handlers.shelf.of(str(request.session_hash)))
+            sets = _sets(self.handlers.shelf.of(session))
         except FuseboxError:
             sets = []
+        # What came of a run is told to those who watched it.
+        told = self._going() | ({} if self._busy else {"progress": ""})
         return self._update(
             board=self._board(found, value, *filters),
             runs=self._runs(),
             sets=gr.update(choices=sets),
+            run_judges=gr.update(choices=run_judge_choices(self.handlers.access.for_session(session))),
             **self._choices(found, value),
-            **self._going(),
+            **told,
         )
+
+    @property
+    def _busy(self) -> bool:
+        """Whether a run goes on."""
+        return self.job is not None and not self.job.ended.is_set()
 
     def draw(self, chosen: list[str], *filters: Any) -> Update:
         """The board for other filters."""
@@ -228,8 +254,7 @@ class AblationDesk:
         }
 
     def _runs(self) -> str:
-        going = self.job is not None and not self.job.ended.is_set()
-        return view.runs([run for run, _ in self.runs().values()], self.may_start, going) + self._amiss()
+        return view.runs([run for run, _ in self.runs().values()], self.may_start, self._busy) + self._amiss()
 
     def _amiss(self) -> str:
         """Why runs of one's own are not shown; told to those alone who may start some, since it names the file."""
@@ -283,25 +308,30 @@ class AblationDesk:
         sets: list[str],
         systems: list[str],
         generators: list[str],
+        judges: list[str],
         cap: Any,
         agreed: Wish | None,
     ) -> Iterator[Update]:
         """Start a run; one that costs something after its estimate was seen."""
         try:
-            wish = (tuple(sets or ()), tuple(systems or ()), tuple(generators or ()))
-            plan, corpus, access = self._plan(request, *wish)
-            limit = _cap(cap)
-            if any(_paid(spec) for spec in plan.generators) and agreed != wish:
+            wish: Wish = tuple(tuple(chosen or ()) for chosen in (sets, systems, generators, judges))
+            plan, corpus, access = self._plan(request, *wish[:3])
+            by, limit = _judges(wish[3], plan, corpus, access), _cap(cap)
+            if _costs(plan, by) and agreed != wish:
                 yield self._update(progress=view.progress(None, words.ABLATION_ESTIMATING))
-                yield self._estimated(estimate_cost(plan, corpus), limit, wish)
+                yield self._estimated(estimate_cost(plan, corpus, judges=by), limit, wish)
                 return
-            self._begin(plan, self.store(), corpus, access, limit)
+            self._begin(plan, by, self.store(), corpus, access, limit)
             yield self._update(agreed=None, runs=self._runs(), **self._going())
         except FuseboxError as error:
             yield self._update(progress=view.progress(None, str(error), bad=True), agreed=None, **self._buttons())
 
-    def resume(self, request: gr.Request, cap: Any, event: gr.EventData) -> Update:
-        """Go on with a run; only what is missing is asked, within the cap."""
+    def changed(self) -> Update:
+        """Another run is wished for: what was said about the one before is gone."""
+        return self._update(agreed=None, **(self._going() if self._busy else {"progress": "", **self._buttons()}))
+
+    def resume(self, request: gr.Request, judges: list[str], cap: Any, event: gr.EventData) -> Update:
+        """Go on with a run; only what is missing is asked and judged, within the cap."""
         sent = getattr(event, "_data", None)
         run = str(sent.get("resume", "")) if isinstance(sent, Mapping) else ""
         try:
@@ -314,9 +344,11 @@ class AblationDesk:
             )
             access = self.handlers.access.for_session(session)
             _ready(plan.generators, access)
-            if any(_paid(spec) for spec in plan.generators):
-                _within(estimate_cost(plan, corpus, frozenset(store.finished(run))), limit)
-            self._begin(plan, store, corpus, access, limit, run)
+            by = _judges(judges or (), plan, corpus, access)
+            if _costs(plan, by):
+                done = frozenset(store.finished(run))
+                _within(estimate_cost(plan, corpus, done, judges=by, store=store, run_id=run), limit)
+            self._begin(plan, by, store, corpus, access, limit, run)
             return self._update(runs=self._runs(), **self._going())
         except FuseboxError as error:
             return self._update(progress=view.progress(None, str(error), bad=True))
@@ -332,7 +364,7 @@ class AblationDesk:
         """How far the run is; when it has ended, the board with it."""
         job = self.job
         if job is None or not job.ended.is_set():
-            return self._update(**self._going())
+            return self._update(runs=self._runs(), **self._going())
         found = self.sources()
         changes: dict[str, Any] = {"runs": self._runs(), **self._going()}
         if job.run is not None and job.run.id in found:
@@ -368,17 +400,26 @@ class AblationDesk:
 
     def _estimated(self, estimate: CostEstimate, cap: float, wish: Wish) -> Update:
         _within(estimate, cap)
-        about = words.ABLATION_START_PAID.format(about=money(estimate.cost_usd))
+        about = words.ABLATION_START_PAID.format(about=money(estimate.total_usd))
         told = view.progress(None, words.ABLATION_ESTIMATED.format(line=estimate.line))
         return self._update(progress=told, agreed=wish, start=gr.update(value=about))
 
-    def _begin(self, plan: Plan, store: Store, corpus: Corpus, access: Access, cap: float, run_id: str = "") -> None:
+    def _begin(
+        self,
+        plan: Plan,
+        judges: Sequence[Judge],
+        store: Store,
+        corpus: Corpus,
+        access: Access,
+        cap: float,
+        run_id: str = "",
+    ) -> None:
         with self._lock:
-            if self.job is not None and not self.job.ended.is_set():
+            if self._busy:
                 raise UsageError(words.ABLATION_BUSY)
             self.job = Job(plan.label)
         threading.Thread(
-            target=self.job.work, args=(plan, store, corpus, access, cap, run_id), name="evaluate", daemon=True
+            target=self.job.work, args=(plan, judges, store, corpus, access, cap, run_id), name="evaluate", daemon=True
         ).start()
 
     # --- updates -----------------------------------------------------------------------------------------------------
@@ -394,7 +435,7 @@ class AblationDesk:
         return {"progress": shown, "timer": gr.Timer(active=going), **self._buttons()}
 
     def _buttons(self) -> dict[str, Any]:
-        going = self.job is not None and not self.job.ended.is_set()
+        going = self._busy
         stopping = going and self.job is not None and self.job.stop.is_set()
         return {
             "start": gr.update(visible=not going, value=words.ABLATION_START),
@@ -422,6 +463,19 @@ def judge_choices(judges: Sequence[str] | Mapping[str, Any]) -> list[tuple[str, 
     ]
 
 
+def run_judge_choices(access: Access) -> list[tuple[str, str]]:
+    """Who may judge a run, and which key is missing where one is."""
+    choices = [(f"offline: {', '.join(OFFLINE_NAMES)}", OFFLINE)]
+    for name in (STUDY_JUDGE, *judge_models()):
+        judge = model_judge(name, None, access)
+        label = " + ".join(model.label for model in dict.fromkeys(judge.models)) + (
+            " (the study's)" * (name == STUDY_JUDGE)
+        )
+        missing = judge.missing()
+        choices.append((f"{label} · needs {' and '.join(missing)}" if missing else label, name))
+    return choices
+
+
 def type_choices() -> list[tuple[str, str]]:
     """Question types in words."""
     return [(type_words(kind), kind) for kind in QUESTION_TYPES]
@@ -440,8 +494,22 @@ def _short(name: str) -> str:
     return name.partition("_")[2].replace("_", " ") or name
 
 
-def _paid(spec: GeneratorSpec) -> bool:
-    return cost_usd(spec, 1, 1) != 0
+def _costs(plan: Plan, judges: Sequence[Judge]) -> bool:
+    """Whether a run and its judges cost something, or may."""
+    return any(cost_usd(spec, 1, 1) != 0 for spec in plan.generators) or any(judge.paid for judge in judges)
+
+
+def _judges(names: Sequence[str], plan: Plan, corpus: Corpus, access: Access) -> tuple[Judge, ...]:
+    """Who judges a run.
+
+    Raises:
+        UsageError: nobody, one without its key, or one of the run's own generators.
+    """
+    found = judges_named(names, plan.generator_names, corpus, access)
+    if not found:
+        raise UsageError(words.ABLATION_NO_JUDGE)
+    check_keys(found)
+    return found
 
 
 def _ready(specs: Sequence[GeneratorSpec], access: Access) -> None:

@@ -1,4 +1,4 @@
-// The Ablation tab: charts are drawn when they come into sight, in the colours of the day or the night, and go out as PNG or SVG. plotly.js comes
+// The Ablation tab: charts are drawn when they come into sight, the others when there is time, in the colours of the day or the night, and go out as PNG or SVG. plotly.js comes
 // from this server with the first chart; nothing else is fetched.
 "use strict";
 (() => {
@@ -64,10 +64,32 @@
     for (const { target, isIntersecting } of entries) {
       if (!isIntersecting) continue;
       sight.unobserve(target);
-      draw(target);
+      if (!target.dataset.drawn) draw(target);
     }
+    rest();
   }, { rootMargin: "300px" });
+  // Tables are folded on a phone until somebody opens them, and stay as they were left when the board is drawn anew.
+  const folds = new Map();
+  function fold() {
+    const phone = matchMedia("(max-width: 720px)").matches;
+    for (const one of document.querySelectorAll("[data-abl-fold]")) one.open = folds.get(one.dataset.ablFold) ?? !phone;
+  }
+  // What is not in sight is drawn one by one when there is nothing else to do, so that it is there when printed or scrolled to.
+  let resting = false;
+  function drawRest() {
+    const box = [...document.querySelectorAll(".fb-chart[data-seen]:not([data-drawn], [data-tried])")].find((one) => one.clientWidth);
+    resting = Boolean(box);
+    if (!box) return;
+    box.dataset.tried = "true";
+    draw(box).then(() => idle(drawRest));
+  }
+  function rest() {
+    if (!resting) { resting = true; idle(drawRest); }
+  }
+  const idle = window.requestIdleCallback?.bind(window) ?? ((work) => setTimeout(work, 200));
   function look() {
+    fold();
+    rest();
     for (const box of document.querySelectorAll(".fb-chart:not([data-seen])")) {
       box.dataset.seen = "true";
       box.setAttribute("role", "img");
@@ -88,6 +110,7 @@
     const board = new MutationObserver(look);
     const wait = new MutationObserver(() => {
       const place = document.getElementById("ablation-board");
+      lock();
       if (!place || place.dataset.watched) return;
       place.dataset.watched = "true";
       board.observe(place, { childList: true, characterData: true, subtree: true, attributeFilter: ["data-seen"] });
@@ -118,9 +141,21 @@
     link.remove();
   }
 
+  // --- judges without a key: listed, and not to be ticked ----------------------------------------------------------------
+  function lock() {
+    for (const label of document.querySelectorAll("#ablation-run-judges label")) {
+      const box = label.querySelector("input"), needs = / · (needs .+)$/.exec(label.textContent.trim());
+      if (!box || box.disabled === Boolean(needs)) continue;
+      box.disabled = Boolean(needs);
+      label.classList.toggle("fb-locked", box.disabled);
+    }
+  }
+
   // --- clicks ------------------------------------------------------------------------------------------------------------
   let opener = null;
   document.addEventListener("click", (event) => {
+    const folded = event.target.closest?.("summary")?.closest("[data-abl-fold]");
+    if (folded) folds.set(folded.dataset.ablFold, !folded.open);
     const button = event.target.closest?.("button");
     if (!button?.closest("#ablation")) return;
     const { chartAs, ablCell, ablQuestion, ablResume, ablGo } = button.dataset;

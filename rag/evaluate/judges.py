@@ -351,6 +351,7 @@ JUDGE_MODELS: Mapping[str, GeneratorSpec] = {spec.name: spec for spec in (DEEPSE
 """The study's judges. The study gives no prices of theirs; an endpoint of the same name in FUSEBOX_ENDPOINTS takes their place, prices
 included."""
 OFFLINE_NAME, STUDY_NAME = "offline", "study"
+STUDY_JUDGE = f"{DEEPSEEK.name}+{HAIKU.name}"
 
 
 def check_keys(judges: Iterable[Judge]) -> None:
@@ -366,7 +367,9 @@ def check_keys(judges: Iterable[Judge]) -> None:
             )
 
 
-def judges_named(names: Sequence[str], generators: Sequence[str], corpus: Corpus | None = None) -> tuple[Judge, ...]:
+def judges_named(
+    names: Sequence[str], generators: Sequence[str], corpus: Corpus | None = None, access: Access = OPERATOR
+) -> tuple[Judge, ...]:
     """The judges called ``names`` for a run of ``generators``.
 
     Args:
@@ -374,6 +377,7 @@ def judges_named(names: Sequence[str], generators: Sequence[str], corpus: Corpus
             ``JUDGE_MODELS`` or of the operator's FUSEBOX_ENDPOINTS, or two of these as ``TEXT+PIXELS``.
         generators: names of the run's generators.
         corpus: where the pixels are that a model is to look at.
+        access: with whose keys models are asked, and within which caps.
 
     Raises:
         UsageError: there is no such judge, or it is one of the run's generators.
@@ -386,7 +390,7 @@ def judges_named(names: Sequence[str], generators: Sequence[str], corpus: Corpus
         elif name in offline:
             found[name] = offline[name]
         else:
-            judge = model_judge(f"{DEEPSEEK.name}+{HAIKU.name}" if name == STUDY_NAME else name, corpus)
+            judge = model_judge(STUDY_JUDGE if name == STUDY_NAME else name, corpus, access)
             judge.refuse(GENERATORS[g] for g in generators if g in GENERATORS)
             found[judge.name] = judge
     return tuple(found.values())
@@ -406,8 +410,13 @@ def model_judge(name: str, corpus: Corpus | None, access: Access = OPERATOR) -> 
     return ModelJudge(text, pixels, lambda image: _pixels(corpus, image), access)
 
 
+def judge_models() -> dict[str, GeneratorSpec]:
+    """Every model that can judge, by name: the study's, and those of ``GENERATORS`` over the OpenAI protocol."""
+    return {**JUDGE_MODELS, **{n: s for n, s in GENERATORS.items() if s.maker is openai_chat.make}}
+
+
 def _model_named(name: str) -> GeneratorSpec:
-    known = {**JUDGE_MODELS, **{n: s for n, s in GENERATORS.items() if s.maker is openai_chat.make}}
+    known = judge_models()
     if name not in known:
         choices = (OFFLINE_NAME, *(judge.name for judge in OFFLINE), STUDY_NAME, *known)
         raise UsageError(f"There is no judge {name!r}; choose among {', '.join(choices)}.")

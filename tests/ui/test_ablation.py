@@ -172,8 +172,8 @@ def test_tables_hold_the_figures_of_the_results(make: Callable[..., AblationDesk
     run = finished(desk, small)
     found = files(desk.draw([STUDY, run], *EVERYTHING)[0])
     assert set(found) == {
-        "retrieval", "table-2-1", "table-2-2", "differences-2", "table-3-1-sets", "table-3-1", "table-3-2", "table-4-1",
-        "table-4-2", "causes-2", "table-5",
+        "retrieval", "retrieval-pages", "table-2-1", "table-2-2", "differences-2", "table-3-1-sets", "table-3-1", "table-3-2", "table-4-1",
+        "table-4-2", "causes-2", "given-2", "table-5",
     }  # fmt: skip
     text = next(r for r in found["table-2-2"] if r["question_type"] == "text" and r["system"] == "baseline")
     results = [r for r in desk.sources()[run].results if (r.type, r.system) == ("text", "baseline")]
@@ -238,9 +238,14 @@ def test_the_study_has_no_single_answers(make: Callable[..., AblationDesk]) -> N
 
 
 def start(
-    desk: AblationDesk, *generators: str, cap: Any = 1.0, agreed: Any = None, systems: Any = ("baseline",)
+    desk: AblationDesk,
+    *generators: str,
+    cap: Any = 1.0,
+    agreed: Any = None,
+    systems: Any = ("baseline",),
+    judges: Any = (OFFLINE_CHOICE,),
 ) -> dict[str, Any]:
-    return named(list(desk.start(request(), SETS, list(systems), list(generators), cap, agreed))[-1])
+    return named(list(desk.start(request(), SETS, list(systems), list(generators), list(judges), cap, agreed))[-1])
 
 
 def test_a_free_run_starts_at_once_and_joins_the_board_when_it_is_done(make: Callable[..., AblationDesk]) -> None:
@@ -296,7 +301,7 @@ def test_nothing_chosen_and_switched_off_say_what_to_do(make: Callable[..., Abla
     assert "There is no generator to run" in start(make())["progress"]
     closed = make(may_start=False)
     assert "switched them off (FUSEBOX_EVALUATE)" in start(closed, "extractive")["progress"]
-    assert "switched them off" in named(closed.resume(request(), 1.0, event(resume="x")))["progress"]
+    assert "switched them off" in named(closed.resume(request(), [OFFLINE_CHOICE], 1.0, event(resume="x")))["progress"]
 
 
 def test_stop_leaves_it_incomplete_and_resume_asks_only_what_is_missing(make: Callable[..., AblationDesk]) -> None:
@@ -329,7 +334,7 @@ def test_stop_leaves_it_incomplete_and_resume_asks_only_what_is_missing(make: Ca
     update = named(desk.tick([STUDY], *EVERYTHING))
     assert "is incomplete" in update["progress"] and desk.job.run.id in update["runs"]
     before = len(calls)
-    named(desk.resume(request(), 1.0, event(resume=desk.job.run.id)))
+    named(desk.resume(request(), [OFFLINE_CHOICE], 1.0, event(resume=desk.job.run.id)))
     assert desk.job.ended.wait(60) and desk.job.run is not None
     assert desk.job.run.state == "complete" and len(calls) - before == 5 - done
 

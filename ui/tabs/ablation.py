@@ -11,7 +11,8 @@ from rag.generators.registry import GeneratorSpec
 from rag.settings import Settings
 from rag.systems import SYSTEMS
 from ui import text as words
-from ui.ablation_desk import FILTERS, OUTPUTS, AblationDesk, judge_choices, type_choices
+from ui.ablation_data import OFFLINE
+from ui.ablation_desk import FILTERS, OUTPUTS, AblationDesk, judge_choices, run_judge_choices, type_choices
 from ui.handlers import Handlers
 from ui.views import ablation as view
 
@@ -36,7 +37,7 @@ def build(
             parts |= _filters()
         parts["runs"] = _html("ablation-runs")
         with gr.Accordion("Start a run", open=False, elem_id="ablation-start-card", visible=settings.evaluate):
-            parts |= _run_form(specs)
+            parts |= _run_form(specs, run_judge_choices(handlers.access))
         with gr.Row(elem_id="ablation-going"):
             parts["progress"] = _html("ablation-progress")
             parts["stop"] = gr.Button(
@@ -73,12 +74,13 @@ def _filters() -> dict[str, Any]:
     }
 
 
-def _run_form(specs: Sequence[GeneratorSpec]) -> dict[str, Any]:
+def _run_form(specs: Sequence[GeneratorSpec], judges: list[tuple[str, str]]) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     parts["sets"] = _chips([], [], "Question sets", "ablation-run-sets")
     parts["run_systems"] = _chips(list(SYSTEMS), list(SYSTEMS), "Systems to run", "ablation-run-systems")
     choices = [(spec.label, spec.name) for spec in specs]
     parts["run_generators"] = _chips(choices, [specs[0].name], "Generators to run", "ablation-run-generators")
+    parts["run_judges"] = _chips(judges, [OFFLINE], words.ABLATION_JUDGES, "ablation-run-judges")
     with gr.Row(elem_id="ablation-start-row"):
         parts["cap"] = gr.Number(
             CAP_USD, label="Cap in USD", minimum=0, maximum=10_000, elem_id="ablation-cap", min_width=0, scale=0
@@ -95,7 +97,7 @@ def _wire(desk: AblationDesk, parts: dict[str, Any], explore: Explore, tab: gr.T
     tab.select(desk.open, filters, outputs, **quiet)
     for each in filters:
         each.input(desk.draw, filters, outputs, trigger_mode="always_last", **quiet)
-    wish = [parts[name] for name in ("sets", "run_systems", "run_generators")]
+    wish = [parts[name] for name in ("sets", "run_systems", "run_generators", "run_judges")]
     parts["start"].click(
         desk.start,
         [*wish, parts["cap"], parts["agreed"]],
@@ -104,9 +106,9 @@ def _wire(desk: AblationDesk, parts: dict[str, Any], explore: Explore, tab: gr.T
         api_visibility="private",
         trigger_mode="once",
     )
-    for each in wish:
-        # The estimate on the button was for what stood there before.
-        each.change(None, None, parts["start"], js=f"() => {words.ABLATION_START!r}", **quiet)
+    for each in (*wish, parts["cap"]):
+        # The estimate on the button, and what was refused, were for what stood there before.
+        each.input(desk.changed, None, outputs, trigger_mode="always_last", **quiet)
     parts["stop"].click(desk.stop, None, outputs, **quiet)
     parts["timer"].tick(desk.tick, filters, outputs, **quiet)
     wires = {name: _html(f"ablation-wire-{name.lower()}", name) for name in WIRES}
@@ -118,7 +120,12 @@ def _wire(desk: AblationDesk, parts: dict[str, Any], explore: Explore, tab: gr.T
         None, js="() => window.fusebox.toExplore()", **quiet
     )
     wires["AblationResume"].click(
-        desk.resume, parts["cap"], outputs, show_progress="hidden", api_visibility="private", trigger_mode="once"
+        desk.resume,
+        [parts["run_judges"], parts["cap"]],
+        outputs,
+        show_progress="hidden",
+        api_visibility="private",
+        trigger_mode="once",
     )
 
 

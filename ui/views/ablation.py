@@ -201,14 +201,16 @@ def _errors(found: Board) -> list[Chart]:
 
 
 def _tables(found: Board) -> list[str]:
-    parts = [sheet.retrieval(found.retrieval)]
+    parts = [sheet.retrieval(found.retrieval), sheet.pages(found.pages)]
     for n, panel in enumerate(found.panels, start=1):
         end, judge = f"-{n}" if len(found.panels) > 1 else "", panel.judge
         parts += [
             sheet.ablation(panel.rows, f"table-2{end}", judge),
             sheet.differences(panel.differences, f"differences{end}", judge),
             sheet.protocols(found.protocol_sets if n == 1 else (), panel.protocols, f"table-3{end}", judge),
+            sheet.origins(panel.origins, f"origins{end}", judge),
             sheet.diagnostic(panel.diagnostic, f"table-4{end}", judge),
+            sheet.given(panel.given, f"given{end}", judge),
             sheet.causes(panel.causes, f"causes{end}", judge),
         ]
     return [*parts, sheet.efficiency(found.efficiency)]
@@ -245,10 +247,19 @@ def _question(result: Result, judges: Sequence[str]) -> str:
     label = esc(f"Open: {shorten(result.question, 80)}")
     answer = result.error if result.state == "failed" else result.answer
     return (
-        f"<tr><td>{bdi(result.question)}</td><td>{bdi(shorten(answer, 300))}</td><td>{bdi(shorten(result.reference, 200))}</td>"
+        f"<tr><td>{bdi(result.question)}{_parts(result)}</td><td>{bdi(shorten(answer, 300))}</td>"
+        f"<td>{bdi(shorten(result.reference, 200))}</td>"
         f"<td>{_verdicts(result, judges)}</td><td>{esc(ranks)}</td><td>{esc(became)}</td>"
         f'<td><button type="button" class="fb-small" data-abl-question="{wanted}" aria-label="{label}">Open</button></td></tr>'
     )
+
+
+def _parts(result: Result) -> str:
+    """What was searched instead of the whole question, where it was searched part by part."""
+    if not result.parts:
+        return ""
+    listed = "".join(f"<li>{bdi(part)}</li>" for part in result.parts)
+    return f'<details class="fb-abl-parts"><summary>searched in {len(result.parts)} parts</summary><ol>{listed}</ol></details>'
 
 
 def _verdicts(result: Result, judges: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rag.evaluate.audit import ORIGINS
 from rag.evaluate.tables import CAUSES, METRICS, Row
 from ui.views.charts import type_words
 from ui.views.markup import clean, esc
@@ -40,6 +41,11 @@ def share(value: float) -> str:
 def signed(value: float) -> str:
     """A difference."""
     return f"{value:+.3f}"
+
+
+def decimal(value: float) -> str:
+    """A mean of counts."""
+    return f"{value:.2f}"
 
 
 def whole(value: float) -> str:
@@ -116,8 +122,9 @@ def table(title: str, name: str, rows: Sequence[Row], columns: Sequence[Column],
 def _framed(title: str, name: str, inside: str, link: str, note: str) -> str:
     hint = f'<p class="fb-hint">{esc(note)}</p>' if note else ""
     return (
-        f'<section class="fb-card fb-abl-table" id="abl-{esc(name)}"><header><h3>{esc(title)}</h3>{link}</header>{hint}'
-        f'<div class="fb-abl-scroll" tabindex="0" role="region" aria-label="{esc(title)}"><table>{inside}</table></div></section>'
+        f'<section class="fb-card fb-abl-table" id="abl-{esc(name)}"><details open data-abl-fold="{esc(name)}"><summary>'
+        f'<h3>{esc(title)}</h3></summary>{hint}<div class="fb-abl-scroll" tabindex="0" role="region" aria-label="{esc(title)}">'
+        f"<table>{inside}</table></div></details>{link}</section>"
     )
 
 
@@ -217,7 +224,8 @@ def protocols(sets: Sequence[Row], accuracy: Sequence[Row], name: str, judge: st
             Column("source", "Source"), Column("set", "Set"), N, Column("answer_in_caption", "Answer in caption"),
             Column("cell_value_answers", "Cell values"), Column("mean_answer_chars", "Mean answer, characters", whole),
         )  # fmt: skip
-        parts.append(table("Table III, upper half: two kinds of figure question", f"{name}-sets", sets, of_sets))
+        title = "Table III, upper half (caption-recovery audit): two kinds of figure question"
+        parts.append(table(title, f"{name}-sets", sets, of_sets))
     columns = (
         *WHO, Column("caption", "In caption", share, True), Column("caption_n", "n", whole),
         Column("pixel", "Pixel-only", share, True), Column("pixel_n", "n", whole),
@@ -254,6 +262,43 @@ def retrieval(rows: Sequence[Row]) -> str:
     )  # fmt: skip
     note = "In the ranking of the modality that holds the answer; no judge is needed."
     return table("Retrieval", "retrieval", rows, columns, note)
+
+
+def pages(rows: Sequence[Row]) -> str:
+    """Precision and recall at 10 over pages."""
+    shares = (("precision_at_10", "Precision@10"), ("recall_at_10", "Recall@10"))
+    columns = (
+        Column("source", "Source"), KIND, N, Column("gold_pages", "Gold pages", decimal),
+        *(Column(name, head, share, True) for name, head in shares),
+    )  # fmt: skip
+    note = (
+        "Pages in the order of their best passage; the page of a gold crop is gold too. With one gold page precision is at "
+        "most 0.1."
+    )
+    return table("Retrieval of pages", "retrieval-pages", rows, columns, note)
+
+
+def given(rows: Sequence[Row], name: str, judge: str) -> str:
+    """What the generator makes of the evidence once all of it is there."""
+    columns = (
+        *WHO, KIND, N, Column("n_sent", "All gold sent", whole), Column("accuracy_sent", "Right of these", share, True),
+        Column("abstained_sent", "Abstained of these", share, True), Column("abstained", "Abstained of all", share, True),
+    )  # fmt: skip
+    title = "Answers and abstentions where all gold evidence was in the prompt"
+    return table(title, name, rows, columns, f"Judged by {judge}.")
+
+
+def origins(rows: Sequence[Row], name: str, judge: str) -> str:
+    """The caption-recovery audit of a run: what text-only answers to figure questions rest on."""
+    columns = (
+        Column("source", "Source"), Column("set", "Set"), *WHO[1:], Column("n", "Right", whole),
+        *(Column(origin, origin.capitalize(), whole) for origin in ORIGINS),
+    )  # fmt: skip
+    note = (
+        "Right answers of systems without figures to figure questions, by the part of the page that held the reference. "
+        f"Judged by {judge}."
+    )
+    return table("Caption-recovery audit: where text-only answers came from", name, rows, columns, note)
 
 
 def differences(rows: Sequence[Row], name: str, judge: str) -> str:
