@@ -14,6 +14,7 @@ BBox = tuple[float, float, float, float]
 Branch = Literal["text", "graph", "visual"]
 CropKind = Literal["figure", "table"]
 Payload = Literal["pixels", "captions", "nothing"]
+GraphMode = Literal["provenance", "open", "bridge"]
 RejectionReason = Literal["entity too short", "page not retrieved", "duplicate", "over the limit"]
 SegmentKind = Literal["instruction", "question", "text", "graph", "captions", "image"]
 FinishReason = Literal["stop", "length", "content_filter", "cancelled", "error"]
@@ -89,7 +90,8 @@ class Chunk:
 @dataclass(frozen=True, slots=True)
 class Crop:
     """A figure or table: pixels, the author's caption (empty where the page has none) and the text read off it.
-    ``model_caption`` was written by the model ``captioned_by``; both are empty where none was asked."""
+    ``model_caption`` was written by the model ``captioned_by``; both are empty where none was asked. ``continues`` is the id of
+    the crop on the page before with the first part of the same table."""
 
     id: str
     page_id: str
@@ -100,6 +102,7 @@ class Crop:
     ocr_text: str
     model_caption: str = ""
     captioned_by: str = ""
+    continues: str = ""
 
     @property
     def captions(self) -> str:
@@ -184,6 +187,25 @@ class RejectedFact:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A stop on a way through the graph: an entity by its name, or a chunk by its id. ``triple_id`` is the triple that links it to the
+    stop before, ``None`` at the start."""
+
+    kind: Literal["entity", "chunk"]
+    name: str
+    triple_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A chunk that the walk brought in from a page without a text hit. ``path`` is the likeliest way to it, from an entity as the question
+    holds it, or from the chunk of a text hit."""
+
+    hit: Fused
+    path: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TextEvidence:
     """Text branch (eq. 1): the top k chunks, best first. ``parts`` are what was searched instead of the whole question, where
     ``hybrid`` found several in it."""
@@ -195,13 +217,15 @@ class TextEvidence:
 
 @dataclass(frozen=True, slots=True)
 class GraphEvidence:
-    """Graph branch (eq. 3). ``rejected`` lists at most 100 dropped facts of each reason; ``rejected_counts`` counts all."""
+    """Graph branch (eq. 3). ``rejected`` lists at most 100 dropped facts of each reason; ``rejected_counts`` counts all. ``bridges`` are
+    found in the mode of that name alone."""
 
     entities: tuple[str, ...]
     facts: tuple[Fact, ...]
     rejected: tuple[RejectedFact, ...]
     rejected_counts: Mapping[RejectionReason, int]
-    mode: Literal["provenance", "open"]
+    mode: GraphMode
+    bridges: tuple[Bridge, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +306,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Exactly what a generator gets. ``tags`` maps T1, G1, V1 ... to chunk ids, ``triple:N`` and crop ids."""
+    """Exactly what a generator gets. ``tags`` maps T1, G1, V1 ... to chunk ids, ``triple:N`` (or a bridge's chunk id) and crop ids."""
 
     messages: tuple[Message, ...]
     segments: tuple[Segment, ...]
@@ -428,7 +452,7 @@ class System:
     captions_k: int = 3
     max_facts: int = 8
     min_entity_chars: int = 5
-    graph_mode: Literal["provenance", "open"] = "provenance"
+    graph_mode: GraphMode = "provenance"
     fusion: Literal["rrf", "borda", "score_mean", "rank_mean"] = "rrf"
     label: str = ""
 

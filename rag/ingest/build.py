@@ -22,7 +22,7 @@ from rag.errors import DocumentError, Stopped, UsageError
 from rag.ingest.languages import USUAL, check_languages
 from rag.ingest.limits import Limits
 from rag.ingest.models import Answers, Models, consulted
-from rag.ingest.pages import PageTask, Rows
+from rag.ingest.pages import OpenTable, PageTask, Rows
 from rag.ingest.report import PageReport, Report
 from rag.ingest.sources import Kind, Plan, Source, find_sources
 from rag.ingest.stage import Journal, stage, target
@@ -183,10 +183,12 @@ def _read_pages(
     with ExitStack() as stack:
         journal = Journal(folder, "pages", (*PAGE_TABLES, "words"), stack)
         finished: dict[tuple[str, int], None] = {}
+        open_table: OpenTable | None = None
         for entry in journal.entries:
             page = PageReport(**entry["page"])
             report.add(page)
             finished[page.document, page.number] = None
+            open_table = OpenTable.from_json(entry["table"]) if entry["table"] else None
             for table, count in entry["rows"].items():
                 counts[table] += count
         items = (item for item in plan.items(sources) if _key(item) not in finished)
@@ -194,10 +196,20 @@ def _read_pages(
         if finished:
             watch.tell(_pages_read(len(finished), plan, counts, "read before: {} pages"))
         for done, (item, result) in enumerate(results, start=len(finished) + 1):
-            _keep(journal, folder, item, result, report)
+            result, open_table = _with_table(item, result, open_table)
+            _keep(journal, folder, item, result, report, open_table)
             if done % 10 == 0 or done == plan.total:
                 watch.tell(_pages_read(done, plan, counts))
     counts["documents"] = len(plan.documents)
+
+
+def _with_table(item: Item, result: Rows | str, before: OpenTable | None) -> tuple[Rows | str, OpenTable | None]:
+    """The page, with a table that goes on from the page before; and the one that is open at its foot."""
+    if isinstance(result, str) or isinstance(item, Rows) or result.content is None:
+        return result, None
+    from rag.ingest.continued import joined  # it needs what reads PDFs, which few processes have loaded
+
+    return joined(item, result, before)
 
 
 def _key(item: Item) -> tuple[str, int]:
@@ -209,8 +221,10 @@ def _pages_read(done: int, plan: Plan, counts: Mapping[str, int], line: str = "r
     return Progress("pages", done, plan.total or 0, line.format(how_many), dict(counts))
 
 
-def _keep(journal: Journal, folder: Path, item: Item, result: Rows | str, report: Report) -> None:
-    """Write a page down, or why there is none."""
+def _keep(
+    journal: Journal, folder: Path, item: Item, result: Rows | str, report: Report, open_table: OpenTable | None
+) -> None:
+    """Write a page down, or why there is none; with the table that is open at its foot, for a run that goes on from here."""
     document, number = _key(item)
     if isinstance(result, str):
         page, rows = PageReport(document, number, "refused", result), {}
@@ -222,7 +236,7 @@ def _keep(journal: Journal, folder: Path, item: Item, result: Rows | str, report
         rows["pages"] = [files.line_of(result.page)]
         rows["words"] = [files.words_line(files.PageWords(result.page.id, result.words))] if result.words else []
     written = {table: len(rows.get(table, ())) for table in PAGE_TABLES}
-    journal.add({"page": asdict(page), "rows": written}, rows)
+    journal.add({"page": asdict(page), "rows": written, "table": asdict(open_table) if open_table else None}, rows)
     report.add(page)
     for table, count in written.items():
         report.counts[table] += count

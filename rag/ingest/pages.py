@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import pymupdf
     from PIL.Image import Image
 
-    from rag.ingest.pdf import PageContent
+    from rag.ingest.pdf import CropContent, PageContent
     from rag.ingest.publaynet import Annotation
 
 PAGE_DPI, PAGE_QUALITY = 110, 75
@@ -51,7 +52,8 @@ class PageTask:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What one page adds to the tables; ``note``, and the ``languages`` in which OCR read it, are for the report."""
+    """What one page adds to the tables; ``note``, and the ``languages`` in which OCR read it, are for the report. ``content`` is
+    there where a table at the page's top or foot may go on from the page before, or on the next."""
 
     page: Page
     regions: tuple[Region, ...] = ()
@@ -60,11 +62,31 @@ class Rows:
     words: tuple[Word, ...] = ()
     note: str = ""
     languages: str = ""
+    content: PageContent | None = None
 
     @property
     def status(self) -> Status:
         """How the page was read."""
         return "empty" if not self.chunks else "ocr" if "ocr" in self.page.source else "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """A table at the foot of a page, which the next page may go on with: its names and the left and right ends of its
+    columns."""
+
+    document: str
+    number: int
+    crop_id: str
+    caption: str
+    header: tuple[str, ...]
+    columns: tuple[tuple[float, float], ...]
+
+    @classmethod
+    def from_json(cls, value: dict[str, object]) -> OpenTable:
+        """From ``dataclasses.asdict`` by way of JSON."""
+        made = cls(**value)  # type: ignore[arg-type]
+        return replace(made, header=tuple(made.header), columns=tuple((low, high) for low, high in made.columns))
 
 
 Shown = Callable[[BBox | None, int], "Image"]
@@ -82,7 +104,8 @@ def read_task(task: PageTask) -> Rows | str:
 
     try:
         content, shown = _READERS[task.kind](task)
-        return _rows(task, content, shown)
+        _save_images(task, content, shown)
+        return rows_of(task, content)
     except DocumentError as error:
         return str(error)
     except (*_PAGE_FAULTS, *MUPDF_ERRORS) as error:
@@ -202,25 +225,53 @@ _READERS: dict[str, Callable[[PageTask], tuple[PageContent, Shown]]] = {"pdf": _
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _rows(task: PageTask, content: PageContent, shown: Shown) -> Rows:
+def _save_images(task: PageTask, content: PageContent, shown: Shown) -> None:
+    images = Path(task.images)
+    _save(shown(None, PAGE_DPI), images / _page_image(task.page_id), PAGE_QUALITY)
+    for crop_id, crop in zip(crop_ids(task.page_id, content.crops), content.crops, strict=True):
+        # Boxes are those of the unrotated page; who looks at a crop, person or model, gets it the way it is read.
+        upright = shown(crop.bbox, CROP_DPI).rotate(-content.turn, expand=True)
+        _save(upright, images / _crop_image(crop_id), CROP_QUALITY)
+
+
+def _page_image(page: str) -> str:
+    return f"pages/{page}.webp"
+
+
+def _crop_image(crop_id: str) -> str:
+    return f"crops/{crop_id}.webp"
+
+
+def crop_ids(page: str, crops: Sequence[CropContent]) -> list[str]:
+    """The ids of a page's crops: figures and tables each count from 0."""
+    counts = {kind: count() for kind in ("figure", "table")}
+    return [f"{page}_{crop.kind}{next(counts[crop.kind])}" for crop in crops]
+
+
+def rows_of(task: PageTask, content: PageContent) -> Rows:
+    """What a page adds to the tables; its images are another matter."""
     from rag.ingest.words import align
 
-    page, images = task.page_id, Path(task.images)
-    image = f"pages/{page}.webp"
-    _save(shown(None, PAGE_DPI), images / image, PAGE_QUALITY)
+    page = task.page_id
     regions = tuple(
         Region(f"{page}_r{i:02d}", page, region.kind, region.bbox, region.text, region.order)
         for i, region in enumerate(content.regions)
     )
-    crops = []
-    seen = {"figure": 0, "table": 0}
-    for crop in content.crops:
-        crop_id = f"{page}_{crop.kind}{seen[crop.kind]}"
-        seen[crop.kind] += 1
-        file = f"crops/{crop_id}.webp"
-        # Boxes are those of the unrotated page; who looks at a crop, person or model, gets it the way it is read.
-        _save(shown(crop.bbox, CROP_DPI).rotate(-content.turn, expand=True), images / file, CROP_QUALITY)
-        crops.append(Crop(crop_id, page, crop.kind, crop.bbox, file, crop.caption, crop.ocr_text))
+    crops = tuple(
+        Crop(
+            crop_id,
+            page,
+            crop.kind,
+            crop.bbox,
+            _crop_image(crop_id),
+            crop.caption,
+            crop.ocr_text,
+            "",
+            "",
+            crop.continues,
+        )
+        for crop_id, crop in zip(crop_ids(page, content.crops), content.crops, strict=True)
+    )
     text = fold_whitespace(content.text)
     spans = _spans(text, regions)
     tables = [(region.bbox, spans[region.id]) for region in regions if region.kind == "table" and region.id in spans]
@@ -231,16 +282,17 @@ def _rows(task: PageTask, content: PageContent, shown: Shown) -> Rows:
             content.number,
             content.width_pt,
             content.height_pt,
-            image,
+            _page_image(page),
             source=content.source.replace("text layer", ""),  # what most pages have goes without saying
             note="" if content.is_blank else content.note,
         ),
         regions,
         tuple(_chunks(page, text, spans)),
-        tuple(crops),
+        crops,
         align(text, content.words, tables),
         content.note,
         task.languages if "ocr" in content.source else "",
+        content if any(crop.at_top or crop.at_bottom for crop in content.crops) else None,
     )
 
 

@@ -51,6 +51,9 @@ _HEADS = frozenset({"page-header", "page-footer"})
 _RUNNING = frozenset({"text", "list-item", "footnote"})
 # A row of a definition list or of a table has fewer words in a column.
 _LEAST_COLUMN_WORDS = 4
+# What may stand above or below a table that goes on from page to page; and a short line that says so.
+_EDGES, _SHORT = _HEADS | {"footnote", "caption"}, 80
+CONTINUED = re.compile(r"\bcont(?:inue[ds]?\b|inuation|['\u2019]d\b|\.)", re.IGNORECASE)
 _NO_READING = _HEADS | {"picture"}
 _LEAST_READABLE_SHARE = 0.5
 # Letters, and their share of the page's, that must run one way for the page to be read that way; and by how much it is turned.
@@ -72,12 +75,18 @@ class RegionContent:
 
 @dataclass(frozen=True)
 class CropContent:
-    """A figure or table: `caption` is the author's (or empty), `ocr_text` the text read off it (tables: by cells)."""
+    """A figure or table: `caption` is the author's (or empty), `ocr_text` the text read off it (tables: by cells).
+    `table` is what a table was read from; `at_top` and `at_bottom`: nothing but running heads stands above or below it.
+    `continues` is the id of the crop on the page before whose table goes on in this one."""
 
     kind: CropKind
     bbox: BBox
     caption: str
     ocr_text: str
+    table: TableBox | None = None
+    at_top: bool = False
+    at_bottom: bool = False
+    continues: str = ""
 
 
 @dataclass(frozen=True)
@@ -339,8 +348,10 @@ def compose(
         width_pt=size[0],
         height_pt=size[1],
         regions=tuple(regions),
-        text="\n\n".join(region.text for region in regions if _is_read(region)),
-        crops=tuple(_crops(parts.figures, parts.tables, parts.captions, parts.lines)),
+        text=running_text(regions),
+        crops=tuple(
+            _with_edges(_crops(parts.figures, parts.tables, parts.captions, parts.lines), parts.tables, regions)
+        ),
         words=tuple(
             word
             for draft, region in zip(drafts, regions, strict=True)
@@ -348,6 +359,11 @@ def compose(
             for word in row_words(draft.lines)
         ),
     )
+
+
+def running_text(regions: Sequence[RegionContent]) -> str:
+    """What is read of a page, regions parted by blank lines."""
+    return "\n\n".join(region.text for region in regions if _is_read(region))
 
 
 def _is_read(region: RegionContent) -> bool:
@@ -387,6 +403,27 @@ def _crops(
     return [
         CropContent(kind, box, caption.text if caption else "", text)
         for kind, box, caption, text in zip(kinds, boxes, chosen, texts, strict=True)
+    ]
+
+
+def _with_edges(
+    crops: Sequence[CropContent], tables: Sequence[TableBox], regions: Sequence[RegionContent]
+) -> list[CropContent]:
+    """The crops, of which the last are the `tables`, with what can tell whether one goes on from page to page."""
+    solid = [
+        region.bbox
+        for region in regions
+        if region.kind not in _EDGES and not (len(region.text) < _SHORT and CONTINUED.search(region.text))
+    ]
+    figures = len(crops) - len(tables)
+    return list(crops[:figures]) + [
+        replace(
+            crop,
+            table=table,
+            at_top=all(box[1] > table.bbox[1] - 1 for box in solid),
+            at_bottom=all(box[3] < table.bbox[3] + 1 for box in solid),
+        )
+        for crop, table in zip(crops[figures:], tables, strict=True)
     ]
 
 

@@ -41,15 +41,31 @@ _EQUATION_NUMBER = re.compile(r"\(\d+(\.\d+)?\)")
 _NO_VALUE = frozenset({"NA", "-", "\u2013", "\u2014", "\u2212", "..."})
 
 
+Span = tuple[float, float]
+
+
+class Body(NamedTuple):
+    """All rows of a table as they would be read if its header stood elsewhere, and where its columns stand (left, right)."""
+
+    columns: tuple[Span, ...] = ()
+    rows: Rows = ()
+
+
+_NO_BODY = Body()
+
+
 @dataclass(frozen=True)
 class TableBox:
     """A table: `bbox` in points of the unrotated page; `rows[0]` is the header and all rows have its length; `text` is
-    the folded read-off (see the module's description)."""
+    the folded read-off (see the module's description). `columns` are the left and right ends of a typeset table's
+    columns; `body` is for a table that goes on from the page before."""
 
     bbox: BBox
     kind: Literal["typeset", "console"]
     rows: Rows
     text: str
+    columns: tuple[Span, ...] = ()
+    body: Body = _NO_BODY
 
 
 class Phrase(NamedTuple):
@@ -88,8 +104,19 @@ def read_table(box: BBox, chars: Sequence[Char], rules: Sequence[BBox] = ()) -> 
     region = _region(box, chars, rules)
     if not _is_table(region, (), ()):
         return None
-    rows = _read_rows(region)
-    return TableBox(region.bbox, "typeset", rows, read_off(rows)) if len(rows) > 1 and len(rows[0]) > 1 else None
+    return _typeset(region)
+
+
+def _typeset(region: "_Region") -> TableBox | None:
+    """The table in a region, or None where it has one row or one column."""
+    section, head, body = _parts(region)
+    columns = _columns(head, body)
+    rows: Rows = (tuple(_header(head, columns)), *_body_rows(body, columns, section))
+    if len(rows) < 2 or len(columns) < 2:
+        return None
+    bare = _columns((), region.rows)
+    headless = Body(tuple(bare), tuple(_body_rows(region.rows, bare)))
+    return TableBox(region.bbox, "typeset", rows, read_off(rows), tuple(columns), headless)
 
 
 def read_off(rows: Rows, title: str = "") -> str:
@@ -133,9 +160,9 @@ def _typeset_tables(
         region = _region(box, chars, rules)
         if not _is_table(region, console, drawn) or (ruled and not _is_ruled_table(region, pictures)):
             continue
-        rows = _read_rows(region)
-        if len(rows) > 1 and len(rows[0]) > 1:
-            found.append(TableBox(region.bbox, "typeset", rows, read_off(rows)))
+        table = _typeset(region)
+        if table is not None:
+            found.append(table)
     return found
 
 
@@ -293,14 +320,16 @@ class _Span(NamedTuple):
         return (self.x0 + self.x1) / 2
 
 
-def _read_rows(region: _Region) -> Rows:
-    """Header and body of a typeset table, every cell in its column, headers of several lines joined from the top."""
+def _parts(region: _Region) -> tuple[str, list[TextRow], list[TextRow]]:
+    """Title of the first section, header rows and body rows."""
     head, body = _split(region)
-    section = ""
     if len(head) > 1 and len(head[0]) == 1 and _is_section_like(head[0][0], body):
-        section, head = head[0][0].text, head[1:]
-    columns = _columns(head, body)
-    header = _header(head, columns)
+        return head[0][0].text, head[1:], body
+    return "", head, body
+
+
+def _body_rows(body: Sequence[TextRow], columns: Sequence[_Span], section: str = "") -> list[tuple[str, ...]]:
+    """The rows with every cell in its column."""
     rows: list[list[str]] = []
     for row in body:
         if len(row) == 1 and not row[0].is_value and len(columns) > 2:
@@ -315,7 +344,7 @@ def _read_rows(region: _Region) -> Rows:
         elif section:
             cells[0] = f"{section} {cells[0]}".strip()
         rows.append(cells)
-    return (tuple(header), *map(tuple, rows))
+    return [tuple(cells) for cells in rows]
 
 
 def _split(region: _Region) -> tuple[list[TextRow], list[TextRow]]:
@@ -379,6 +408,7 @@ def _nearest(phrase: Phrase, columns: Sequence[_Span]) -> int:
 
 
 def _header(head: Sequence[TextRow], columns: Sequence[_Span]) -> list[str]:
+    """The columns' names, those of several lines joined from the top."""
     names = [""] * len(columns)
     for number, row in enumerate(head):
         for column, text in enumerate(_names_of_row(row, columns, is_last=number == len(head) - 1)):

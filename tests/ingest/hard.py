@@ -306,6 +306,43 @@ def table_across_pages() -> bytes:
     return saved(first)
 
 
+OTHER_TABLE: tuple[Row, ...] = (("Country", "Hospitals", "Nurses", "Beds"), ("Norway", "3", "70", "410"),
+                                ("Denmark", "2", "55", "380"))  # fmt: skip
+
+
+def table_without_its_header(second: Sequence[Row], lead: str = "", shift: float = 0.0) -> bytes:
+    """A table that ends its page, and on the next page these rows without a caption, below a paragraph or not."""
+    pdf = pymupdf.open()
+    for _ in range(2):
+        pdf.new_page(width=SIZE[0], height=SIZE[1])
+    first, rest = pdf[0], blank(*SIZE)
+    write_text(first, (60, 60, 540, 140))
+    caption(first, 80, 640, "Table 5: Deaths by histology, all arms.")
+    set_table(first, (HEADER, *TABLE), 665, rules=(0, 1, 5))
+    top = 95
+    if lead:
+        write_text(rest, (60, 60, 540, 150), lead)
+        top = 190
+    set_table(rest, second, top, rules=(0, len(second)))
+    write_text(rest, (60, 400, 540, 500))
+    pdf[1].show_pdf_page(pymupdf.Rect(shift, 0, SIZE[0] + shift, SIZE[1]), rest.parent, 0)
+    return saved(first)
+
+
+def table_of_three_pages() -> bytes:
+    """The second page is the table's alone."""
+    pdf = pymupdf.open()
+    for _ in range(3):
+        pdf.new_page(width=SIZE[0], height=SIZE[1])
+    write_text(pdf[0], (60, 60, 540, 140))
+    caption(pdf[0], 80, 640, "Table 6: Deaths by centre.")
+    set_table(pdf[0], (HEADER, *TABLE), 665, rules=(0, 1))
+    set_table(pdf[1], [(f"Centre {n}", str(20 + n), str(n), f"{30 + n}.5") for n in range(1, 40)], 80)
+    set_table(pdf[2], [(f"Ward {n}", str(40 + n), str(n), f"{50 + n}.5") for n in range(1, 6)], 80, rules=(5,))
+    write_text(pdf[2], (60, 400, 540, 500))
+    return saved(pdf[0])
+
+
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
