@@ -187,7 +187,8 @@ def _ranking(trace: Trace, hits: Sequence[Fused]) -> list[str]:
 def _text(trace: Trace) -> Iterator[str]:
     text = trace.evidence.text
     if text is not None:
-        yield from _rows("Text", [f"ranked by {text.ranker}", *_ranking(trace, text.hits)])
+        parts = [f"searched: {part}" for part in text.parts]
+        yield from _rows("Text", [f"ranked by {text.ranker}", *parts, *_ranking(trace, text.hits)])
 
 
 def _graph(trace: Trace) -> Iterator[str]:

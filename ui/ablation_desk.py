@@ -43,7 +43,20 @@ from ui.views.markup import money
 
 FILTERS = ("sources", "types", "systems", "generators", "judge")
 """Inputs of what is drawn, in order."""
-OUTPUTS = ("board", "questions", "progress", "runs", *FILTERS, "sets", "run_judges", "start", "stop", "agreed", "timer")
+OUTPUTS = (
+    "board",
+    "questions",
+    "progress",
+    "runs",
+    *FILTERS,
+    "sets",
+    "run_judges",
+    "judges_more",
+    "start",
+    "stop",
+    "agreed",
+    "timer",
+)
 """What the tab's events change, in the order of its outputs."""
 
 MAX_BOARDS = 16
@@ -197,6 +210,7 @@ class AblationDesk:
         kept = [name for name in chosen or () if name == STUDY or name in found]
         value = kept or [STUDY, *list(found)[:1]]
         session = str(request.session_hash)
+        access = self.handlers.access.for_session(session)
         try:
             sets = _sets(self.handlers.shelf.of(session))
         except FuseboxError:
@@ -207,7 +221,8 @@ class AblationDesk:
             board=self._board(found, value, *filters),
             runs=self._runs(),
             sets=gr.update(choices=sets),
-            run_judges=gr.update(choices=run_judge_choices(self.handlers.access.for_session(session))),
+            run_judges=gr.update(choices=run_judge_choices(access)),
+            judges_more=_judges_to_come(access),
             **self._choices(found, value),
             **told,
         )
@@ -464,16 +479,20 @@ def judge_choices(judges: Sequence[str] | Mapping[str, Any]) -> list[tuple[str, 
 
 
 def run_judge_choices(access: Access) -> list[tuple[str, str]]:
-    """Who may judge a run, and which key is missing where one is."""
-    choices = [(f"offline: {', '.join(OFFLINE_NAMES)}", OFFLINE)]
-    for name in (STUDY_JUDGE, *judge_models()):
-        judge = model_judge(name, None, access)
-        label = " + ".join(model.label for model in dict.fromkeys(judge.models)) + (
-            " (the study's)" * (name == STUDY_JUDGE)
-        )
-        missing = judge.missing()
-        choices.append((f"{label} · needs {' and '.join(missing)}" if missing else label, name))
-    return choices
+    """Who may judge a run: the offline judges, the study's with the keys that are missing, and every model that is ready."""
+    judge = model_judge(STUDY_JUDGE, None, access)
+    label, missing = f"{' + '.join(model.label for model in judge.models)} (the study's)", judge.missing()
+    return [
+        (f"offline: {', '.join(OFFLINE_NAMES)}", OFFLINE),
+        (f"{label} · needs {' and '.join(missing)}" if missing else label, STUDY_JUDGE),
+        *((spec.label, name) for name, spec in judge_models().items() if access.ready(spec)),
+    ]
+
+
+def _judges_to_come(access: Access) -> str:
+    """Which models could judge, had they their keys."""
+    names = [f"{spec.label} ({spec.key_env})" for spec in judge_models().values() if not access.ready(spec)]
+    return view.hint(words.ABLATION_JUDGES_MORE.format(names=", ".join(names))) if names else ""
 
 
 def type_choices() -> list[tuple[str, str]]:

@@ -106,6 +106,7 @@ PRICES = (
     "tokenizer and adds what the provider's rule gives for an image; after the call the provider's own count stands beside it."
 )
 
+SEARCHED_IN_PARTS = "Searched part by part, the best of each first:"
 BARS = "Bar: the ranker's score against its best one in this list."
 
 NO_BOXES = "This answer used nothing on this page."
@@ -353,6 +354,7 @@ ABLATION_NOTHING = (
     "Nothing is chosen that could be compared: choose the study's figures or a complete run, or take filters away."
 )
 ABLATION_READING = "Reading the results …"
+ABLATION_ANY_JUDGE = "Without a judge"
 ABLATION_LEGEND = (
     "The study's figures are hatched or open, those of runs filled. Intervals are 95% bootstrap intervals; those of the study follow from "
     "its shares and n. Click a cell or bar of a run for its questions."
@@ -377,6 +379,7 @@ ABLATION_OWN = (
 )
 ABLATION_JUDGES = "Judges (each kind in its own figures)"
 ABLATION_NO_JUDGE = "There is no judge; choose one: the offline judges ask nobody."
+ABLATION_JUDGES_MORE = "Language models judge once their keys are set: {names}."
 ABLATION_UNJUDGED = "Some answers are not judged yet."
 ABLATION_DONE = "{label} is complete: {done:,} results, shown below."
 ABLATION_LEFT = (

@@ -172,7 +172,7 @@ def test_tables_hold_the_figures_of_the_results(make: Callable[..., AblationDesk
     run = finished(desk, small)
     found = files(desk.draw([STUDY, run], *EVERYTHING)[0])
     assert set(found) == {
-        "retrieval", "retrieval-pages", "table-2-1", "table-2-2", "differences-2", "table-3-1-sets", "table-3-1", "table-3-2", "table-4-1",
+        "retrieval", "retrieval-pages", "table-2-1", "table-2-2", "differences-2", "table-3-sets", "table-3-1", "table-3-2", "table-4-1",
         "table-4-2", "causes-2", "given-2", "table-5",
     }  # fmt: skip
     text = next(r for r in found["table-2-2"] if r["question_type"] == "text" and r["system"] == "baseline")
@@ -181,7 +181,7 @@ def test_tables_hold_the_figures_of_the_results(make: Callable[..., AblationDesk
     assert (float(text["accuracy"]), text["n"]) == (right / 2, "2")
     study = next(r for r in found["table-5"] if (r["generator"], r["system"]) == ("GPT-4o", "'+both"))
     assert (float(study["usd_per_100_questions"]), study["latency_ms"]) == (0.2291, "")
-    sets = {(r["set"], r["n"], r["answer_in_caption"]) for r in found["table-3-1-sets"]}
+    sets = {(r["set"], r["n"], r["answer_in_caption"]) for r in found["table-3-sets"]}
     assert ("caption", "35", "25/34") in sets and ("small_figure_pixel", "1", "0/1") in sets
 
 

@@ -15,6 +15,7 @@ import pytest
 from rag import pricing
 from rag import trace as traces
 from rag.corpus import Corpus
+from rag.explain import explain as explained
 from rag.generators.registry import GENERATORS
 from rag.types import Citation, Estimate, Evidence, Fused, Hit, PromptImage, Segment, Trace, Usage
 from tests.ui.traces import QUESTION, trace
@@ -349,6 +350,16 @@ def test_chunks_tell_place_rankers_licence_and_both_kinds_of_marks(small: Corpus
     assert re.findall(r'fb-own">(\w+)<', first) == ["dense", "BM25"]
     assert 'data-page="glioma_p001"' in first and "CC0-1.0" in first
     assert "fb-cited" not in document.split("<li")[2]
+
+
+def test_a_question_searched_part_by_part_says_so(small: Corpus) -> None:
+    shown = trace(small)
+    assert shown.evidence.text is not None and "data-parts" not in chunks.render(shown, small)
+    parts = ("How many women?", "<b>how many patients?")
+    told = replace(shown, evidence=replace(shown.evidence, text=replace(shown.evidence.text, parts=parts)))
+    column = chunks.render(told, small)
+    assert words.SEARCHED_IN_PARTS in column and "How many women?" in column and "&lt;b&gt;how many" in column
+    assert "searched: How many women?" in explained(told, 3)
 
 
 def test_only_runs_that_mean_something_count_as_cited() -> None:

@@ -81,6 +81,7 @@ def _run_form(specs: Sequence[GeneratorSpec], judges: list[tuple[str, str]]) -> 
     choices = [(spec.label, spec.name) for spec in specs]
     parts["run_generators"] = _chips(choices, [specs[0].name], "Generators to run", "ablation-run-generators")
     parts["run_judges"] = _chips(judges, [OFFLINE], words.ABLATION_JUDGES, "ablation-run-judges")
+    parts["judges_more"] = _html("ablation-judges-more")
     with gr.Row(elem_id="ablation-start-row"):
         parts["cap"] = gr.Number(
             CAP_USD, label="Cap in USD", minimum=0, maximum=10_000, elem_id="ablation-cap", min_width=0, scale=0

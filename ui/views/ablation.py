@@ -84,6 +84,11 @@ def board(found: Board) -> str:
     return f'<div class="fb-abl" data-ablation="drawn">{_contents()}{_notes(found)}{"".join(sections)}</div>'
 
 
+def hint(told: str) -> str:
+    """A line that explains."""
+    return f'<p class="fb-hint">{esc(told)}</p>'
+
+
 def reading() -> str:
     """Before the first board."""
     return f'<div class="fb-abl-told" role="status">{esc(words.ABLATION_READING)}</div>'
@@ -111,6 +116,10 @@ def _notes(found: Board) -> str:
 
 def _section(name: str, title: str, *inside: str) -> str:
     return f'<section class="fb-abl-section" id="abl-{name}" tabindex="-1"><h2>{esc(title)}</h2>{"".join(inside)}</section>'
+
+
+def _head(title: str, judge: str = "") -> str:
+    return f'<h3 class="fb-abl-head">{esc(title)} <small>{esc(judge)}</small></h3>'
 
 
 def _grid(*shown: Chart, small: bool = False) -> str:
@@ -144,10 +153,7 @@ def _accuracy(n: int, panel: Panel) -> str:
         )
         for kind in _kinds(panel)
     ]
-    return (
-        f'<div class="fb-abl-panel"><h3>{esc(panel.title)} <small>{esc(panel.judge)}</small></h3>{_grid(*heats, small=True)}'
-        f"{_grid(*bars)}</div>"
-    )
+    return f'<div class="fb-abl-panel">{_head(panel.title, panel.judge)}{_grid(*heats, small=True)}{_grid(*bars)}</div>'
 
 
 def _kinds(panel: Panel) -> list[str]:
@@ -201,19 +207,27 @@ def _errors(found: Board) -> list[Chart]:
 
 
 def _tables(found: Board) -> list[str]:
-    parts = [sheet.retrieval(found.retrieval), sheet.pages(found.pages)]
+    """Those that no judge is needed for, then those of each panel."""
+    parts = [
+        _head(words.ABLATION_ANY_JUDGE),
+        sheet.retrieval(found.retrieval),
+        sheet.pages(found.pages),
+        sheet.protocol_sets(found.protocol_sets),
+        sheet.efficiency(found.efficiency),
+    ]
     for n, panel in enumerate(found.panels, start=1):
         end, judge = f"-{n}" if len(found.panels) > 1 else "", panel.judge
         parts += [
+            _head(panel.title, judge),
             sheet.ablation(panel.rows, f"table-2{end}", judge),
             sheet.differences(panel.differences, f"differences{end}", judge),
-            sheet.protocols(found.protocol_sets if n == 1 else (), panel.protocols, f"table-3{end}", judge),
+            sheet.protocols(panel.protocols, f"table-3{end}", judge),
             sheet.origins(panel.origins, f"origins{end}", judge),
             sheet.diagnostic(panel.diagnostic, f"table-4{end}", judge),
             sheet.given(panel.given, f"given{end}", judge),
             sheet.causes(panel.causes, f"causes{end}", judge),
         ]
-    return [*parts, sheet.efficiency(found.efficiency)]
+    return parts
 
 
 # --- the questions behind a cell -------------------------------------------------------------------------------------

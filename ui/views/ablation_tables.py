@@ -216,23 +216,25 @@ def _counted(row: Row, name: str) -> str:
     return f'<small class="fb-abl-warn">{count} {name}</small>' if count else ""
 
 
-def protocols(sets: Sequence[Row], accuracy: Sequence[Row], name: str, judge: str) -> str:
-    """Table III: what the two kinds of figure question are like, and what text-only and multimodal systems make of them."""
-    parts = []
-    if sets:
-        of_sets = (
-            Column("source", "Source"), Column("set", "Set"), N, Column("answer_in_caption", "Answer in caption"),
-            Column("cell_value_answers", "Cell values"), Column("mean_answer_chars", "Mean answer, characters", whole),
-        )  # fmt: skip
-        title = "Table III, upper half (caption-recovery audit): two kinds of figure question"
-        parts.append(table(title, f"{name}-sets", sets, of_sets))
+def protocol_sets(rows: Sequence[Row]) -> str:
+    """Table III, upper half: what the two kinds of figure question are like."""
+    columns = (
+        Column("source", "Source"), Column("set", "Set"), N, Column("answer_in_caption", "Answer in caption"),
+        Column("cell_value_answers", "Cell values"), Column("mean_answer_chars", "Mean answer, characters", whole),
+    )  # fmt: skip
+    return table(
+        "Table III, upper half (caption-recovery audit): two kinds of figure question", "table-3-sets", rows, columns
+    )
+
+
+def protocols(rows: Sequence[Row], name: str, judge: str) -> str:
+    """Table III, lower half: what text-only and multimodal systems make of them."""
     columns = (
         *WHO, Column("caption", "In caption", share, True), Column("caption_n", "n", whole),
         Column("pixel", "Pixel-only", share, True), Column("pixel_n", "n", whole),
     )  # fmt: skip
     title = "Table III, lower half: accuracy on figure questions, text-only and multimodal"
-    parts.append(table(title, name, accuracy, columns, f"Judged by {judge}."))
-    return "".join(parts)
+    return table(title, name, rows, columns, f"Judged by {judge}.")
 
 
 def diagnostic(rows: Sequence[Row], name: str, judge: str) -> str:

@@ -9,6 +9,7 @@ from rag.types import Fused, Hit, Trace
 from ui import text as words
 from ui.views import marks
 from ui.views.markup import (
+    bdi,
     column,
     empty,
     esc,
@@ -36,7 +37,9 @@ def render(trace: Trace | None, corpus: Corpus) -> str:
     items = "".join(_item(hit, tags.get(hit.item_id, ""), best, stems, trace, corpus) for hit in hits)
     gone = sum(hit.item_id in trace.excluded for hit in hits)
     count = f"{len(hits)} of {total}" + (f" · {gone} left out" if gone else "")
-    return column("text", "Text", count, f'<ol class="fb-items">{items}</ol>')
+    parts = " · ".join(bdi(part) for part in trace.evidence.text.parts)
+    searched = f'<p class="fb-hint" data-parts>{esc(words.SEARCHED_IN_PARTS)} {parts}</p>' if parts else ""
+    return column("text", "Text", count, f'{searched}<ol class="fb-items">{items}</ol>')
 
 
 def _item(hit: Fused, tag: str, best: Mapping[str, float], stems: frozenset[str], trace: Trace, corpus: Corpus) -> str:
