@@ -115,6 +115,9 @@ class CorpusDesk:
     _indexing: threading.Lock = field(default_factory=threading.Lock)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __post_init__(self) -> None:
+        self.uploads.crowded_out = self.make_room
+
     # --- choosing ----------------------------------------------------------------------------------------------------
 
     def choose(self, request: gr.Request, event: gr.EventData) -> Update:
@@ -316,6 +319,14 @@ class CorpusDesk:
         if index is not None:
             index.set()
         self.uploads.forget(session)
+
+    def make_room(self, session: str) -> None:
+        """The session's corpora go for another's sake, unless one is just being made."""
+        if session in self._builds or session in self._index_stops:
+            return
+        for choice in self.handlers.shelf.choices(session):
+            if choice.own:
+                self.handlers.shelf.remove(session, choice.id)
 
     def evict(self, session: str) -> None:
         """The session made room for others, and nothing binds it to its browser any more."""

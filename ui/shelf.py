@@ -97,8 +97,8 @@ class Shelf:
         shared = self._shared.get(chosen)
         if shared is None or shared.corpus is None:
             raise CorpusError(
-                f"Your documents ({chosen}) have been removed, as they are after an hour; add them again on the Corpus page, "
-                "or choose another corpus at the top."
+                f"Your documents ({chosen}) have been removed, as they are after an hour, or after ten idle minutes where others need "
+                "the place; add them again on the Corpus page, or choose another corpus at the top."
             )
         return shared.corpus
 

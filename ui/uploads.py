@@ -15,7 +15,9 @@ import secrets
 import shutil
 import tempfile
 import threading
+import time
 from collections import deque
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -29,7 +31,8 @@ from rag.errors import UsageError
 from rag.ingest.limits import VARIABLES, Limits
 from rag.ingest.page_images import SUFFIXES
 from rag.ingest.stage import is_running
-from ui.keydesk import COOKIE, MAX_SESSION_CHARS, KeyDesk, cookie, from_here
+from ui.keydesk import COOKIE, MAX_SESSION_CHARS, KeyDesk, address_of, cookie, from_here
+from ui.keydesk import IDLE_S as DESK_IDLE_S
 from ui.views.markup import clean, shorten
 
 UPLOAD_URL = "fusebox/upload"
@@ -37,10 +40,16 @@ KINDS = (".pdf", *SUFFIXES)
 MAX_NAME_CHARS = 120
 MAX_SESSIONS = 20
 """Sessions that may have documents here at the same time; with the limits of one, what uploads can take of the disk."""
-IDLE_S = 600
-"""Files of which no corpus is made are removed after this time."""
+MAX_PER_ADDRESS = 5
+"""Of these, those of one address."""
+IDLE_S = 60
+"""Files of which no corpus is made are removed this long after the last one came."""
+ABANDONED_S = 5
+"""The same where somebody else needs the place: the page asks for its corpus at once."""
 RECEIVE_S = 600
 """One file has to come in within this time."""
+SILENT_S, LEAST_BYTES = 15, 64_000
+"""In any such time, so many bytes of it (or its end) must come."""
 
 _PREFIX = "fusebox-uploads"
 _roots: set[Path] = set()
@@ -49,21 +58,28 @@ _ELSEWHERE = "Documents can be added on Fusebox's own page only; open it and add
 _NOT_READ = "This request is not one of Fusebox's page; reload the page and add the documents again."
 _OFF = "The operator has switched adding documents off; run Fusebox on your own machine to add yours."
 _FULL = "Too many visitors have documents here at the moment; try again in a while, or run Fusebox on your own machine."
+_FULL_THERE = (
+    "Documents were added from {most} other windows of your network already; close one of them, try again in a while, or run "
+    "Fusebox on your own machine."
+)
 _TOO_MANY = "{name}: at most {most} files are taken ({variable}); leave some out."
 _TOO_LARGE = "{name}: all files together may have {most:,} MB ({variable}); leave some out, or split the file."
 _EMPTY = "{name} is empty; choose another file."
 _OTHER_KIND = "{name} is no PDF, PNG, JPEG or TIFF; convert it to one of them."
 _CUT = "The upload was cut off; add the documents again."
+_SLOW = "The upload came too slowly and was given up; add the documents again, or fewer of them at a time."
 
 
 @dataclass(slots=True)
 class Batch:
     """Files of one session that are to become one corpus. ``folder`` holds all there is of them; ``names`` are what the visitor
-    calls them, by the stem they have on disk."""
+    calls them, by the stem they have on disk. ``coming`` counts those on their way; with none, it rests ``since`` (seconds)."""
 
     folder: Path
     names: dict[str, str] = field(default_factory=dict)
     bytes: int = 0
+    coming: int = 0
+    since: float = 0.0
     timer: threading.Timer | None = None
 
     @property
@@ -96,15 +112,20 @@ class Uploads:
         desk: binds a session to its browser.
         limits: of one corpus; the pages' are the ingestion's affair.
         allowed: whether the operator lets visitors add documents.
+        clock: seconds.
     """
 
-    def __init__(self, desk: KeyDesk, limits: Limits, allowed: bool = True) -> None:
+    def __init__(
+        self, desk: KeyDesk, limits: Limits, allowed: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.limits, self.allowed = limits, allowed
-        self._desk = desk
+        self.crowded_out: Callable[[str], None] = lambda session: None
+        """Told of a session, idle for long, whose corpora must go for another's sake; it calls ``release``."""
+        self._desk, self._clock = desk, clock
         self._root: Path | None = None
         self._batches: dict[str, Batch] = {}
         self._holders: dict[str, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def route(self) -> Route:
         """To be handed to the server."""
@@ -116,7 +137,7 @@ class Uploads:
         token = known or secrets.token_urlsafe(32)
         try:
             session, name, size, first = self._asked(request)
-            self._desk.bind(session, token)
+            self._desk.bind(session, token, address_of(request))
             if not known:  # a refused file binds the session as well
                 headers["Set-Cookie"] = cookie(request, token)
             files = await self._take(request, session, name, size, first)
@@ -148,21 +169,14 @@ class Uploads:
     async def _take(self, request: Request, session: str, name: str, size: int, first: bool) -> int:
         batch, place = self._room(session, name, size, first)
         try:
-            received = 0
             with place.open("wb") as file:
-                async with asyncio.timeout(RECEIVE_S):  # TimeoutError is an OSError
-                    async for piece in request.stream():
-                        received += len(piece)
-                        if received > size:  # the room was given for what was stated
-                            raise UsageError(_NOT_READ)
-                        if self._batches.get(session) is not batch:  # deleted, and open it would still take room
-                            raise UsageError(_CUT)
-                        await asyncio.to_thread(_write, file, piece)
-            if received < size:
-                raise UsageError(_CUT)
+                # Of a batch that was deleted, an open file would still take room.
+                await _receive(request, file, size, lambda: self._batches.get(session) is batch)
         except (UsageError, ClientDisconnect, OSError) as error:
             self._refuse(session, batch)
             raise error if isinstance(error, UsageError) else UsageError(_CUT) from error
+        finally:
+            self._rest(session, batch)
         return len(batch.names)
 
     def _room(self, session: str, name: str, size: int, first: bool) -> tuple[Batch, Path]:
@@ -176,14 +190,17 @@ class Uploads:
             self.forget(session)
         with self._lock:
             batch = self._batches.get(session)
-            problem = self._problem(batch, name, size)
+            problem = self._problem(session, batch, name, size)
             if not problem:
                 batch = batch or self._new_batch(session)
+                batch.coming += 1
+                if batch.timer is not None:
+                    batch.timer.cancel()
                 return batch, batch.add(name, size)
         self.forget(session)
         raise UsageError(problem)
 
-    def _problem(self, batch: Batch | None, name: str, size: int) -> str:
+    def _problem(self, session: str, batch: Batch | None, name: str, size: int) -> str:
         files, taken = (len(batch.names), batch.bytes) if batch else (0, 0)
         if size == 0:
             return _EMPTY.format(name=name)
@@ -191,17 +208,49 @@ class Uploads:
             return _TOO_MANY.format(name=name, most=self.limits.files, variable=VARIABLES["files"])
         if self.limits.mb is not None and taken + size > self.limits.mb * 1_000_000:
             return _TOO_LARGE.format(name=name, most=self.limits.mb, variable=VARIABLES["mb"])
-        return "" if batch or len({*self._batches, *self._holders}) < MAX_SESSIONS else _FULL
+        return "" if batch else self._no_place(session)
+
+    def _no_place(self, session: str) -> str:
+        """Says why there is no place for one more session, where no idle one can make it."""
+        taken, address = {*self._batches, *self._holders}, self._desk.address(session)
+        neighbours = {other for other in taken if address and self._desk.address(other) == address}
+        if len(neighbours) >= MAX_PER_ADDRESS:
+            return "" if self._place_made(neighbours) else _FULL_THERE.format(most=MAX_PER_ADDRESS)
+        return "" if len(taken) < MAX_SESSIONS or self._place_made(taken) else _FULL
+
+    def _place_made(self, crowd: Collection[str]) -> bool:
+        """Whether one of these sessions made room: one that left its files lying or, if there is none, one that has not used its
+        corpora for long."""
+        now = self._clock()
+        waiting = {session: batch for session, batch in self._batches.items() if session in crowd and not batch.coming}
+        for session in sorted(waiting, key=lambda session: waiting[session].since):
+            if now - waiting[session].since >= ABANDONED_S and session not in self._holders:
+                self.forget(session)
+                return True
+        for session in sorted(self._holders.keys() & crowd, key=self._desk.idle_s, reverse=True):
+            if self._desk.idle_s(session) >= DESK_IDLE_S:
+                self.crowded_out(session)
+                if session not in self._holders and session not in self._batches:
+                    return True
+        return False
 
     def _new_batch(self, session: str) -> Batch:
         if self._root is None:
             self._root = _new_root()
         batch = self._batches[session] = Batch(Path(tempfile.mkdtemp(dir=self._root)))
         batch.files.mkdir()
-        batch.timer = threading.Timer(IDLE_S, self._refuse, (session, batch))
-        batch.timer.daemon = True
-        batch.timer.start()
         return batch
+
+    def _rest(self, session: str, batch: Batch) -> None:
+        """A file has come, or failed to: from now on the batch lies idle, unless another one comes."""
+        with self._lock:
+            batch.coming -= 1
+            batch.since = self._clock()
+            if batch.coming or self._batches.get(session) is not batch:
+                return
+            batch.timer = threading.Timer(IDLE_S, self._refuse, (session, batch))
+            batch.timer.daemon = True
+            batch.timer.start()
 
     def _refuse(self, session: str, batch: Batch) -> None:
         """Delete a batch, unless it is somebody else's by now."""
@@ -278,6 +327,32 @@ def shown_name(name: str) -> str:
 def _suffix(name: str) -> str:
     """The ending, of those that are taken."""
     return next((kind for kind in KINDS if name.lower().endswith(kind)), "")
+
+
+async def _receive(request: Request, file: IO[bytes], size: int, wanted: Callable[[], bool]) -> None:
+    """Write down a file of ``size`` bytes, as long as it is ``wanted``.
+
+    Raises:
+        UsageError: it has more or fewer, or comes too slowly: who sends nothing must not hold the place of one who would.
+    """
+    clock = asyncio.get_running_loop().time
+    end, received, counted = clock() + RECEIVE_S, 0, 0
+    try:
+        async with asyncio.timeout(min(SILENT_S, RECEIVE_S)) as patience:
+            async for piece in request.stream():
+                received += len(piece)
+                if received > size:  # the room was given for what was stated
+                    raise UsageError(_NOT_READ)
+                if not wanted():
+                    raise UsageError(_CUT)
+                if received - counted >= LEAST_BYTES:
+                    counted = received
+                    patience.reschedule(min(end, clock() + SILENT_S))
+                await asyncio.to_thread(_write, file, piece)
+    except TimeoutError as error:
+        raise UsageError(_SLOW) from error
+    if received < size:
+        raise UsageError(_CUT)
 
 
 def _write(file: IO[bytes], piece: bytes) -> None:

@@ -148,6 +148,101 @@ def test_so_many_sessions_have_documents_at_a_time() -> None:
     assert late.post(UPLOAD_URL, content=PDF, headers=headers(session="one more")).status_code == 200
 
 
+class Clock:
+    """Time that passes when it is told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def timed() -> tuple[Uploads, Clock]:
+    clock = Clock()
+    return Uploads(KeyDesk(SessionKeys(), (), clock), Limits(files=3, mb=1), clock=clock), clock
+
+
+def sent_by(uploads: Uploads, session: str, address: str = "") -> httpx.Response:
+    sent = headers(session=session) | ({"x-forwarded-for": address} if address else {})
+    browser = client(uploads)
+    browser.cookies.set(COOKIE, f"cookie of {session}".replace(" ", "-"))
+    return browser.post(UPLOAD_URL, content=PDF, headers=sent)
+
+
+def test_what_was_left_lying_makes_room_for_a_newcomer(temporary: Path) -> None:
+    """Twenty requests without a page behind them, and then a visitor."""
+    uploads, clock = timed()
+    for n in range(module.MAX_SESSIONS):
+        assert sent_by(uploads, f"s{n}").status_code == 200
+        clock.now += 0.01
+    assert "Too many visitors" in sent_by(uploads, "visitor").json()["error"]
+    clock.now = module.ABANDONED_S + 0.005
+    assert sent_by(uploads, "visitor").status_code == 200
+    assert "Too many visitors" in sent_by(uploads, "another").json()["error"]  # s1 is not idle for that long yet
+    with pytest.raises(UsageError, match="no documents"):
+        uploads.hand_over("s0")
+    assert uploads.hand_over("s1") and uploads.hand_over("visitor")
+    assert len(left(temporary)) == module.MAX_SESSIONS
+
+
+def test_one_address_has_so_many_places_and_the_others_the_rest() -> None:
+    uploads, clock = timed()
+    for n in range(module.MAX_PER_ADDRESS):
+        assert sent_by(uploads, f"s{n}", "203.0.113.5" if n % 2 else "8.8.8.8").status_code == 200
+    for n in range(module.MAX_PER_ADDRESS):
+        assert sent_by(uploads, f"t{n}", "1.1.1.1").status_code == 200
+    assert "5 other windows of your network" in sent_by(uploads, "t", "1.1.1.1").json()["error"]
+    assert sent_by(uploads, "elsewhere", "9.9.9.9").status_code == 200
+    clock.now = module.ABANDONED_S
+    assert sent_by(uploads, "t", "1.1.1.1").status_code == 200
+    with pytest.raises(UsageError, match="no documents"):
+        uploads.hand_over("t0")
+    assert uploads.hand_over("s0")  # older, and somebody else's
+
+
+def test_corpora_nobody_used_for_long_make_room_and_those_in_use_do_not() -> None:
+    uploads, clock = timed()
+    held = {}
+    for n in range(module.MAX_SESSIONS):
+        sent_by(uploads, f"s{n}")
+        held[f"s{n}"] = uploads.hand_over(f"s{n}")
+        clock.now += 0.01
+    asked: list[str] = []
+
+    def crowded_out(session: str) -> None:
+        asked.append(session)
+        if session != "s0":  # whose corpus is just being made
+            uploads.release(session, held[session])
+
+    uploads.crowded_out = crowded_out
+    clock.now = module.DESK_IDLE_S - 1
+    assert "Too many visitors" in sent_by(uploads, "visitor").json()["error"] and asked == []
+    clock.now = module.DESK_IDLE_S + 1
+    assert sent_by(uploads, "visitor").status_code == 200
+    assert asked == ["s0", "s1"]
+    assert held["s0"].folder.exists() and not held["s1"].folder.exists() and held["s2"].folder.exists()
+
+
+def test_an_upload_that_says_nothing_gives_its_place_up(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SILENT_S", 0.05)
+    uploads = opened()
+
+    async def begun() -> httpx.Response:
+        async def one_piece() -> AsyncIterator[bytes]:
+            yield PDF[:5]
+            await asyncio.Event().wait()
+
+        transport = httpx.ASGITransport(Starlette(routes=[uploads.route()]))
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as browser:
+            return await browser.post(UPLOAD_URL, content=one_piece(), headers=headers(content_length=str(len(PDF))))
+
+    reply = run(begun())
+    assert reply.status_code == 400 and "came too slowly" in reply.json()["error"]
+    assert left(temporary) == []
+    with pytest.raises(UsageError, match="no documents"):
+        uploads.hand_over("s1")
+
+
 def test_files_of_which_nothing_is_made_go(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = threading.Event()
     real = module._delete
@@ -197,7 +292,7 @@ def test_what_a_corpus_is_made_of_is_not_deleted_by_a_late_file() -> None:
 def test_a_file_that_never_ends_is_given_up(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RECEIVE_S", 0)
     reply = client(opened()).post(UPLOAD_URL, content=PDF, headers=headers())
-    assert reply.status_code == 400 and "cut off" in reply.json()["error"]
+    assert reply.status_code == 400 and "too slowly" in reply.json()["error"]
     assert left(temporary) == []
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import gradio as gr
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.testclient import TestClient
 
 from rag.corpus import Corpus
@@ -16,6 +17,7 @@ from rag.generators.registry import GENERATORS
 from rag.keys import MAX_SESSIONS, SessionKeys
 from rag.pipeline import ask
 from rag.systems import SYSTEMS
+from ui import keydesk as module
 from ui.compare_desk import CompareDesk
 from ui.graph_desk import GraphDesk
 from ui.handlers import KNOBS, Handlers
@@ -150,14 +152,85 @@ def test_only_the_page_may_ask_with_its_key() -> None:
     opened.admit(session("s2"))
 
 
+class Clock:
+    """Time that passes when it is told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def timed() -> tuple[KeyDesk, SessionKeys, Clock]:
+    keys, clock = SessionKeys(), Clock()
+    return KeyDesk(keys, {"OPENAI_API_KEY"}, clock), keys, clock
+
+
 def test_a_session_whose_owner_is_no_longer_known_has_no_key_either() -> None:
     """Else the next to come could take its key over."""
-    opened, keys = desk()
+    opened, keys, clock = timed()
+    gone: list[str] = []
+    opened.forgotten = gone.append
     opened.take("first", "OPENAI_API_KEY", KEY, "cookie-1")
-    opened.take("unused", "OPENAI_API_KEY", "", "cookie-1")
-    for number in range(MAX_SESSIONS):
+    for number in range(MAX_SESSIONS - 1):
         opened.take(f"s{number}", "OPENAI_API_KEY", "", "cookie-2")
-    assert held(keys, "first") is None
+    clock.now = module.IDLE_S
+    opened.take("one more", "OPENAI_API_KEY", "", "cookie-3")
+    assert held(keys, "first") is None and gone == ["first"]
+
+
+def test_a_key_in_use_is_not_crowded_out_and_newcomers_are_refused() -> None:
+    from tests.ui.test_handlers import session
+
+    opened, keys, clock = timed()
+    opened.take("first", "OPENAI_API_KEY", KEY, "cookie-1")
+    for number in range(MAX_SESSIONS - 1):
+        opened.bind(f"s{number}", f"cookie-{number}")
+    with pytest.raises(UsageError, match=r"Too many visitors.*try again in ten minutes"):
+        opened.take("late", "OPENAI_API_KEY", KEY, "cookie-late")
+    assert held(keys, "late") is None and opened.idle_s("late") == float("inf")
+    clock.now = module.IDLE_S - 1
+    opened.admit(session("first", "cookie-1"))  # asks a question
+    clock.now = module.IDLE_S
+    opened.take("late", "OPENAI_API_KEY", KEY, "cookie-late")  # in the place of s0, idle for longest
+    assert held(keys, "first") == held(keys, "late") == KEY
+    assert opened.idle_s("s0") == float("inf") and opened.idle_s("s1") == module.IDLE_S
+
+
+def test_a_script_that_opens_many_sessions_crowds_out_itself_alone() -> None:
+    opened, keys, clock = timed()
+    opened.take("first", "OPENAI_API_KEY", KEY, "cookie-1", "198.51.100.7")
+    clock.now = module.IDLE_S
+    for number in range(module.MAX_PER_ADDRESS):
+        opened.bind(f"s{number}", "cookie-2", "203.0.113.5")
+    with pytest.raises(UsageError, match="Too many visitors"):
+        opened.bind("one more", "cookie-2", "203.0.113.5")
+    opened.bind("neighbour", "cookie-3", "198.51.100.7")
+    clock.now = 2 * module.IDLE_S
+    opened.bind("one more", "cookie-2", "203.0.113.5")
+    assert opened.address("s0") == "" and held(keys, "first") == KEY
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "address"),
+    [
+        ("8.8.8.8", "", "8.8.8.8"),
+        ("8.8.8.8", "1.1.1.1", "8.8.8.8"),  # from outside anybody can write that
+        ("127.0.0.1", "1.1.1.1", "1.1.1.1"),
+        ("10.0.3.4", "9.9.9.9, 1.1.1.1, 10.0.0.2", "1.1.1.1"),  # the first is what the visitor wrote
+        ("10.0.3.4", "", ""),
+        ("10.0.3.4", "nonsense, 192.168.1.1", ""),
+        ("", "1.1.1.1", "1.1.1.1"),  # a Unix socket
+        ("2606:4700:4700:1:2:3:4:5", "", "2606:4700:4700:1::/64"),
+    ],
+)
+def test_whom_a_request_counts_for(peer: str, forwarded: str, address: str) -> None:
+    scope = {
+        "type": "http",
+        "client": (peer, 1) if peer else None,
+        "headers": [(b"x-forwarded-for", forwarded.encode())],
+    }
+    assert module.address_of(Request(scope)) == address
 
 
 def test_no_event_of_the_page_answers_another_browser(small: Corpus) -> None:
