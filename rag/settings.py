@@ -30,9 +30,11 @@ FUSEBOX_MAX_MB              most megabytes they have together                   
 FUSEBOX_MAX_PAGES           most pages it has                                               300
 FUSEBOX_MAX_PIXELS          most pixels of a page image, or of an image in a page           80000000
 FUSEBOX_PAGE_SECONDS        most seconds for one page                                       60
+FUSEBOX_LANGUAGES           languages a visitor can have scans read in, Tesseract's names   those installed,
+                            joined by + (deu+eng); the first is chosen at first             English first
 ==========================  ==============================================================  ====================
 
-The command line's ``ingest`` honours the last five where they are set; else it takes any number of files and pages and
+The command line's ``ingest`` honours the five limits where they are set; else it takes any number of files and pages and
 gives each page 300 seconds.
 """
 
@@ -44,6 +46,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rag.errors import UsageError
+from rag.ingest.languages import split_languages
 from rag.ingest.limits import UPLOADS, VARIABLES, Limits
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -69,6 +72,7 @@ class Settings:
     budget_usd_day: float | None = None
     uploads: Limits = UPLOADS
     take_uploads: bool = True
+    languages: tuple[str, ...] = ()
     corpora: tuple[Path, ...] = ()
     evaluate: bool = True
     runs: Path = RUNS_FOLDER
@@ -99,6 +103,7 @@ class Settings:
             budget_usd_day=_money(env, "FUSEBOX_BUDGET_USD_DAY"),
             uploads=limits_from_env(env, default.uploads),
             take_uploads=_whole_number(env, "FUSEBOX_UPLOADS", 1, 0, 1) == 1,
+            languages=tuple(filter(None, split_languages(env.get("FUSEBOX_LANGUAGES", "")))),
             corpora=tuple(Path(part) for part in env.get("FUSEBOX_CORPORA", "").split(os.pathsep) if part),
             evaluate=_whole_number(env, "FUSEBOX_EVALUATE", int(host in LOOPBACK), 0, 1) == 1,
             runs=Path(env.get("FUSEBOX_RUNS") or default.runs),

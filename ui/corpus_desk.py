@@ -16,6 +16,7 @@ from rag.branches import Query, text, visual
 from rag.corpus import Corpus, build_visual_index, open_corpus
 from rag.encoders import image_encoder, text_encoder
 from rag.errors import FuseboxError, Stopped, UsageError
+from rag.ingest.languages import USUAL, check_languages
 from rag.ingest.report import Report
 from rag.types import Progress, System
 from ui import text as words
@@ -89,6 +90,7 @@ class _Build:
     """One session's corpus on its way. ``events`` carries progress, how many are ahead, and at last the outcome."""
 
     batch: Batch
+    languages: str
     stop: threading.Event = field(default_factory=threading.Event)
     events: queue.Queue[Progress | int | FuseboxError | _Built] = field(default_factory=queue.Queue)
 
@@ -190,12 +192,12 @@ class CorpusDesk:
 
     # --- own documents -----------------------------------------------------------------------------------------------
 
-    def build(self, request: gr.Request) -> Iterator[Update]:
+    def build(self, request: gr.Request, event: gr.EventData) -> Iterator[Update]:
         """Make a corpus of what the session has sent; yields updates as it goes on."""
         session = str(request.session_hash)
         try:
             self.handlers.admit(request)
-            build = self._begin(session)
+            build = self._begin(session, self._languages(_sent(event).get("languages")))
         except FuseboxError as error:
             yield self._update(build=view.failed(str(error)))
             return
@@ -204,13 +206,27 @@ class CorpusDesk:
         finally:
             build.stop.set()  # where the browser went away this is all that ends the work
 
-    def _begin(self, session: str) -> _Build:
+    def _languages(self, sent: object) -> str:
+        """What scans are to be read in, of what a browser sends.
+
+        Raises:
+            UsageError: it is too much.
+            OcrUnavailable: one of them is not here; names its package.
+        """
+        chosen = [str(name) for name in sent] if isinstance(sent, list) else []
+        if len(chosen) > view.MAX_LANGUAGES:
+            raise UsageError(words.SCANS_TOO_MANY.format(most=view.MAX_LANGUAGES))
+        if not set(chosen) <= {*self.uploads.languages.names}:
+            check_languages("+".join(chosen))
+        return "+".join(chosen or self.uploads.languages.names[:1]) or USUAL
+
+    def _begin(self, session: str, languages: str) -> _Build:
         with self._lock:
             if session in self._builds:
                 raise UsageError(words.BUILD_RUNNING)
             if len(self._builds) > MAX_WAITING:
                 raise UsageError(words.BUILD_FULL)
-            build = self._builds[session] = _Build(self.uploads.hand_over(session))
+            build = self._builds[session] = _Build(self.uploads.hand_over(session), languages)
         threading.Thread(target=self._work, args=(session, build), daemon=True).start()
         return build
 
@@ -290,6 +306,7 @@ class CorpusDesk:
             sorted(file for file in batch.files.iterdir() if file.suffix != ".json"),
             batch.folder / "corpus",
             name=name,
+            languages=build.languages,
             limits=self.uploads.limits,
             workers=1,  # the other core is for those who ask meanwhile
             progress=build.events.put,

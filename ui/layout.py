@@ -18,6 +18,7 @@ from starlette.routing import Route
 from rag.corpus import Corpus
 from rag.generators.access import Access
 from rag.generators.registry import GENERATORS, GeneratorSpec
+from rag.ingest.languages import offered
 from rag.keys import SessionKeys
 from rag.settings import Settings
 from ui import api, charts_route, frame, theme
@@ -48,7 +49,7 @@ def serve(corpus: Corpus, settings: Settings, generators: Mapping[str, Generator
     for example in words.EXAMPLES.get(corpus.manifest.name, ()):
         handlers.warm(example.question)
     handlers.warm(words.WARMING)
-    uploads = Uploads(desk, settings.uploads, settings.take_uploads)
+    uploads = Uploads(desk, settings.uploads, settings.take_uploads, offered(settings.languages))
     # Ended from outside, the process ends as it does by Ctrl-C, and visitors' documents with it.
     signal.signal(signal.SIGTERM, _end)
     build(handlers, settings, uploads).launch(**launch_options(settings, desk, uploads))

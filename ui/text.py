@@ -336,6 +336,18 @@ UPLOAD_RULE = (
     "They are read on this server and sent to no one else, unless you ask a generator that runs elsewhere. Only this browser "
     "window sees them; they are deleted when you close or reload the page, and after an hour at the latest."
 )
+SCANS = "Scans are read as"
+SCANS_RULE = "Choose what your scans are written in, {most} languages at most: each one takes its time."
+SCANS_TOO_MANY = "At most {most} languages are read at a time; choose fewer."
+NO_SCANS = "Scans can't be read here, only PDFs with a text layer."
+LANGUAGES = {
+    "ara": "Arabic", "ces": "Czech", "chi_sim": "Chinese (simplified)", "chi_tra": "Chinese (traditional)", "dan": "Danish",
+    "deu": "German", "ell": "Greek", "eng": "English", "fin": "Finnish", "fra": "French", "heb": "Hebrew", "hin": "Hindi",
+    "hun": "Hungarian", "ita": "Italian", "jpn": "Japanese", "kor": "Korean", "lat": "Latin", "nld": "Dutch", "nor": "Norwegian",
+    "pol": "Polish", "por": "Portuguese", "ron": "Romanian", "rus": "Russian", "spa": "Spanish", "swe": "Swedish", "tur": "Turkish",
+    "ukr": "Ukrainian", "vie": "Vietnamese",
+}  # fmt: skip
+"""Tesseract's name of a language -> ours; the others stand for themselves."""
 UPLOAD_OFF = "The operator of this page takes no documents. Run Fusebox on your own machine to add yours."
 BUILDING = "Reading your documents"
 BUILD_STARTS = "starting …"

@@ -28,6 +28,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from rag.errors import UsageError
+from rag.ingest.languages import Offer
 from rag.ingest.limits import VARIABLES, Limits
 from rag.ingest.page_images import SUFFIXES
 from rag.ingest.stage import is_running
@@ -51,6 +52,7 @@ RECEIVE_S = 600
 SILENT_S, LEAST_BYTES = 15, 64_000
 """In any such time, so many bytes of it (or its end) must come."""
 
+_ENGLISH = Offer()
 _PREFIX = "fusebox-uploads"
 _roots: set[Path] = set()
 """Of this very process: its number alone doesn't tell them from those of a dead one that had the same."""
@@ -112,13 +114,19 @@ class Uploads:
         desk: binds a session to its browser.
         limits: of one corpus; the pages' are the ingestion's affair.
         allowed: whether the operator lets visitors add documents.
+        languages: those that scans can be read in.
         clock: seconds.
     """
 
     def __init__(
-        self, desk: KeyDesk, limits: Limits, allowed: bool = True, clock: Callable[[], float] = time.monotonic
+        self,
+        desk: KeyDesk,
+        limits: Limits,
+        allowed: bool = True,
+        languages: Offer = _ENGLISH,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.limits, self.allowed = limits, allowed
+        self.limits, self.allowed, self.languages = limits, allowed, languages
         self.crowded_out: Callable[[str], None] = lambda session: None
         """Told of a session, idle for long, whose corpora must go for another's sake; it calls ``release``."""
         self._desk, self._clock = desk, clock

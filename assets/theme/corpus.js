@@ -81,6 +81,14 @@
     line.classList.toggle("bad", bad);
     find(".fb-sending", card()).hidden = !sending;
   }
+  // What scans are read in: one language at least, and no more than are read at a time.
+  const chosen = () => [...(card()?.querySelectorAll("[data-languages] input:checked") ?? [])];
+  function tickLanguage(box) {
+    const list = box.closest("[data-languages]"), full = chosen().length >= Number(list.dataset.most);
+    if (!chosen().length) box.checked = true;
+    for (const other of list.querySelectorAll("input")) other.disabled = full && !other.checked;
+    find("[data-languages-told]", list).textContent = chosen().map((one) => one.nextElementSibling.textContent).join(", ");
+  }
   function problem(files) {
     const { maxFiles, maxMb } = card().dataset;
     const bytes = files.reduce((sum, file) => sum + file.size, 0);
@@ -123,7 +131,7 @@
       }
       sending = null;
       tell("");
-      api.onBuild?.({});
+      api.onBuild?.({ languages: chosen().map((box) => box.value) });
     } catch (error) {
       sending = null;
       tell(String(error), true);
@@ -154,6 +162,7 @@
     const { target } = event;
     if (target.matches?.("[data-corpus-choice]")) choose(target);
     else if (target.matches?.("[data-corpus-form] select") && (target.name === "document" || target.form.elements.q.value.trim())) search(target.form);
+    else if (target.matches?.("[data-languages] input")) tickLanguage(target);
     else if (target.matches?.("[data-files]")) { send(target.files); target.value = ""; }
   });
   for (const [kind, on] of [["mouseover", true], ["mouseout", false], ["focusin", true], ["focusout", false]]) {

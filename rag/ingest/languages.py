@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from rag.errors import OcrUnavailable
@@ -50,6 +51,25 @@ def installed_languages() -> tuple[str, ...]:
     """
     names = {file.stem for file in data_folder().glob("*.traineddata")} - _NO_LANGUAGES
     return tuple(sorted(names, key=lambda name: (name != USUAL, name)))
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Languages to choose from, the usual one first, and in one sentence what is missing (or nothing)."""
+
+    names: tuple[str, ...] = (USUAL,)
+    missing: str = ""
+
+
+def offered(wanted: Sequence[str] = ()) -> Offer:
+    """The ``wanted`` languages as far as they are installed; all that are where none is wanted or there."""
+    try:
+        installed = installed_languages()
+    except OcrUnavailable as error:
+        return Offer((), str(error))
+    missing = [name for name in wanted if name not in installed]
+    here = tuple(name for name in wanted if name in installed)
+    return Offer(here or installed, not_installed(missing, installed) if missing else "")
 
 
 def split_languages(languages: str) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from starlette.testclient import TestClient
 
 from rag.corpus import Corpus, open_corpus
 from rag.encoders import CLIP_WEIGHTS, MINILM
+from rag.ingest.languages import Offer, data_folder, offered
 from rag.ingest.limits import Limits
 from rag.keys import SessionKeys
 from rag.types import Crop
@@ -77,8 +78,8 @@ class Visitor:
         reply: dict[str, Any] = self.browser.post(UPLOAD_URL, content=content, headers=headers).json()
         return reply
 
-    def build(self) -> Iterator[dict[str, Any]]:
-        return map(named, self.desk.build(self.request))
+    def build(self, *languages: str) -> Iterator[dict[str, Any]]:
+        return map(named, self.desk.build(self.request, event({"languages": list(languages)})))
 
 
 def event(data: object) -> gr.EventData:
@@ -270,7 +271,7 @@ def test_deleting_ones_documents_shows_the_first_corpus_again(small: Corpus, tem
     visitor.send(picture, "scan.png")
     *_, last = visitor.build()
     corpus = desk.handlers.shelf.of("a")
-    assert "read by OCR" in last["build"] and "lighthouse" in corpus.page_text("document01_p001")
+    assert "read by OCR (English)" in last["build"] and "lighthouse" in corpus.page_text("document01_p001")
     changed = named(desk.remove(visitor.request, event({"remove": corpus.id})))
     assert words.OWN_REMOVED in changed["build"] and desk.handlers.shelf.of("a") is small
     assert not corpus.root.exists()
@@ -298,6 +299,52 @@ def test_what_can_not_be_taken_in_is_named(
     assert says in last["build"]
     desk.handlers.leave(visitor.request)
     assert [p for p in temporary.rglob("*") if p.is_file()] == []
+
+
+def test_a_language_that_is_not_here_is_named_with_its_package(small: Corpus, temporary: Path) -> None:
+    desk = desk_of(small)
+    visitor = Visitor(desk)
+    visitor.send(pdf(), "a.pdf")
+    (only,) = visitor.build("eng", "tlh")
+    assert "no language &#x27;tlh&#x27; here" in only["build"] and "apt-get install tesseract-ocr-tlh`" in only["build"]
+    (only,) = visitor.build("../../etc")
+    assert "is no language name" in only["build"]
+    (only,) = visitor.build(*"abcde")
+    assert words.SCANS_TOO_MANY.format(most=4) in only["build"]
+    *_, last = visitor.build()  # what was sent is still there
+    assert "2 ok" in last["build"]
+
+
+def test_scans_are_read_in_the_languages_that_were_chosen(
+    small: Corpus, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """German is English under another name here: a second one need not be installed for the test."""
+    data = temporary / "tessdata"
+    data.mkdir()
+    for name in ("eng", "deu"):
+        (data / f"{name}.traineddata").symlink_to(data_folder() / "eng.traineddata")
+    monkeypatch.setenv("TESSDATA_PREFIX", str(data))
+    desk = desk_of(small)
+    desk.uploads.languages = offered(("deu", "eng", "fra"))
+    assert desk.uploads.languages.names == ("deu", "eng")
+    assert "Run `sudo apt-get install tesseract-ocr-fra`." in desk.uploads.languages.missing
+    visitor = Visitor(desk)
+    picture = pymupdf.open(stream=pdf(1))[0].get_pixmap(dpi=200).tobytes("png")
+    for chosen, told in (((), "(German)"), (("eng", "deu"), "(English, German)")):
+        visitor.send(picture, "scan.png")
+        *_, last = visitor.build(*chosen)
+        assert f"read by OCR {told}" in last["build"]
+        assert "lighthouse" in desk.handlers.shelf.of("a").page_text("document01_p001")
+    desk.handlers.leave(visitor.request)
+
+
+def test_the_card_offers_the_languages_that_are_here() -> None:
+    several = view.upload(Limits(), True, [".pdf"], Offer(("deu", "eng", "tlh")))
+    assert _attributes(several, "value") == ["deu", "eng", "tlh", "0"]  # the last is the bar's
+    assert "<b data-languages-told>German</b>" in several and several.count(" checked") == 1
+    alone = view.upload(Limits(), True, [".pdf"], Offer(("eng",), "Tesseract has no <b>."))
+    assert "checkbox" not in alone and "English" in alone and "Tesseract has no &lt;b&gt;." in alone
+    assert words.NO_SCANS in view.upload(Limits(), True, [".pdf"], Offer((), "Nothing."))
 
 
 def test_one_waits_for_the_other_and_can_stop(small: Corpus, temporary: Path) -> None:

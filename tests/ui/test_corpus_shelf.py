@@ -79,6 +79,8 @@ def test_further_corpora_and_uploads_come_from_the_environment() -> None:
     folders = os.pathsep.join(("one", "", "two"))
     settings = Settings.from_env({"FUSEBOX_CORPORA": folders, "FUSEBOX_UPLOADS": "0"})
     assert (settings.corpora, settings.take_uploads) == ((Path("one"), Path("two")), False)
+    assert Settings.from_env({"FUSEBOX_LANGUAGES": "deu+eng"}).languages == ("deu", "eng")
+    assert Settings.from_env({}).languages == ()
     assert (Settings.from_env({}).corpora, Settings.from_env({}).take_uploads) == ((), True)
     with pytest.raises(UsageError, match="FUSEBOX_UPLOADS"):
         Settings.from_env({"FUSEBOX_UPLOADS": "no"})

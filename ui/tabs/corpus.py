@@ -58,7 +58,7 @@ def build(handlers: Handlers, uploads: Uploads | None) -> Tab:
     with gr.Row(elem_id="corpus", equal_height=False):
         with gr.Column(scale=0, min_width=0, elem_id="corpus-side"):
             views["state"] = _html(view.state(corpus, own=False, may_build=uploads.allowed), "corpus-state")
-            _html(view.upload(uploads.limits, uploads.allowed, KINDS), "corpus-upload")
+            _html(view.upload(uploads.limits, uploads.allowed, KINDS, uploads.languages), "corpus-upload")
             views["build"] = _html("", "corpus-build")
             views["form"] = _html(view.form(corpus), "corpus-form")
             views["list"] = _html(view.unread(corpus), "corpus-list")

@@ -10,6 +10,7 @@ from typing import Literal
 
 from rag.corpus import Corpus
 from rag.encoders import CLIP_WEIGHTS, clip_absent
+from rag.ingest.languages import Offer
 from rag.ingest.limits import Limits
 from rag.ingest.report import PageReport
 from rag.types import Chunk, Crop, Page, Progress, Region, Triple
@@ -40,6 +41,8 @@ USUAL_WIDTH_PT = 612
 MAX_REPORTED = 300
 MAX_SNIPPET_CHARS = 220
 MAX_READ_OFF_CHARS = 4_000
+MAX_LANGUAGES = 4
+"""That one reading by OCR goes by: its time grows with each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,8 +456,8 @@ def _fact(triple: Triple) -> str:
 # --- own documents ---------------------------------------------------------------------------------------------------
 
 
-def upload(limits: Limits, allowed: bool, accept: Sequence[str]) -> str:
-    """The card in which a visitor adds documents."""
+def upload(limits: Limits, allowed: bool, accept: Sequence[str], languages: Offer) -> str:
+    """The card in which a visitor adds documents; ``languages`` are what scans can be read in."""
     if not allowed:
         return (
             f'<section class="fb-card fb-upload"><header><h2>{esc(words.UPLOAD)}</h2></header>'
@@ -471,11 +474,37 @@ def upload(limits: Limits, allowed: bool, accept: Sequence[str]) -> str:
         f'<header><h2>{esc(words.UPLOAD)}</h2></header><label class="fb-drop" data-drop><input type="file" multiple '
         f'accept="{esc(",".join(accept))}" data-files aria-describedby="fb-upload-rule"><b>{esc(words.UPLOAD_CHOOSE)}</b>'
         f"<span>{esc(words.UPLOAD_KINDS)} {esc(most)}</span></label>"
-        f'<p class="fb-hint" id="fb-upload-rule">{esc(words.UPLOAD_RULE)}</p>'
+        f'{_languages(languages)}<p class="fb-hint" id="fb-upload-rule">{esc(words.UPLOAD_RULE)}</p>'
         '<p class="fb-told" role="status" data-upload-told></p>'
         '<div class="fb-sending" hidden><progress max="1" value="0" aria-label="Sent"></progress>'
         f'<button type="button" class="fb-small fb-stop" data-upload-stop>{esc(words.STOP)}</button></div></section>'
     )
+
+
+def _languages(offer: Offer) -> str:
+    """The choice of languages, where there is one; and what is missing."""
+    missing = f'<p class="fb-note">{esc(offer.missing)}</p>' if offer.missing else ""
+    if not offer.names:
+        return f'<p class="fb-hint">{esc(words.NO_SCANS)}</p>{missing}'
+    told = f"{esc(words.SCANS)} <b data-languages-told>{esc(language_names(offer.names[0]))}</b>"
+    if len(offer.names) == 1:
+        return f'<p class="fb-hint">{told}.</p>{missing}'
+    boxes = "".join(
+        f'<label><input type="checkbox" value="{esc(code)}"{" checked" if code == offer.names[0] else ""}>'
+        f"<span>{esc(language_names(code))}</span></label>"
+        for code in offer.names
+    )
+    rule = words.SCANS_RULE.format(most=MAX_LANGUAGES)
+    return (
+        f'<details class="fb-quiet fb-languages" data-languages data-most="{MAX_LANGUAGES}"><summary>{told}</summary>'
+        f'<p class="fb-hint">{esc(rule)}</p><fieldset><legend class="fb-sr">{esc(words.SCANS)}</legend>{boxes}</fieldset>'
+        f"</details>{missing}"
+    )
+
+
+def language_names(languages: str) -> str:
+    """Tesseract's names, joined by +, in words."""
+    return ", ".join(words.LANGUAGES.get(code, code) for code in languages.split("+"))
 
 
 STAGES: dict[str, str] = {
@@ -539,7 +568,7 @@ def report(
     listed = sorted(pages, key=lambda page: page.status == "ok")[:MAX_REPORTED]
     rows = "".join(
         f'<tr class="{page.status}"><th scope="row">{name(titles.get(page.document, page.document))}</th><td>{page.number}</td>'
-        f"<td>{STATUSES[page.status]}</td><td>{bdi(page.note)}</td></tr>"
+        f"<td>{esc(_outcome(page))}</td><td>{bdi(page.note)}</td></tr>"
         for page in listed
     )
     cut = f"{len(listed):,} of {len(pages):,} pages are listed; what could not be read comes first."
@@ -554,6 +583,11 @@ def report(
         "<thead><tr><th scope=col>document</th><th scope=col>page</th><th scope=col>outcome</th><th scope=col>what is missing, and why</th>"
         f"</tr></thead><tbody>{rows}</tbody></table></div>{more}</details></section>"
     )
+
+
+def _outcome(page: PageReport) -> str:
+    """What became of a page, and in which languages OCR read it."""
+    return STATUSES[page.status] + (f" ({language_names(page.languages)})" if page.languages else "")
 
 
 def failed(message: str) -> str:
