@@ -14,20 +14,24 @@ from rag.encoders import ImageEncoder, Vectors, image_encoder
 from rag.errors import EncoderUnavailable
 from rag.fusion import FUSIONS, RRF_K, Ranking, as_ranking, single
 from rag.parts import sub_questions
-from rag.types import Branch, Fused, GraphEvidence, Hit, System, TextEvidence, VisualEvidence
+from rag.types import Branch, Bridge, Fused, GraphEvidence, Hit, System, TextEvidence, VisualEvidence
 
 FUSION_DEPTH = 30
 """Rankings are cut here before they are fused, so that ``k`` changes how much is shown and never the order."""
+
+MAX_BRIDGES = 2
+"""Chunks that the graph mode ``bridge`` may bring in: with the usual three text hits, five documents at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
     """A question as the branches need it: its vector (dimension,) by the corpus's text encoder and, for the graph,
-    the pages of the text hits."""
+    the pages of the text hits and their chunks, best first."""
 
     question: str
     vector: Vectors
     text_pages: tuple[str, ...] = ()
+    text_chunks: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, question: str, corpus: Corpus) -> Query:
@@ -38,9 +42,11 @@ class Query:
         """
         return cls(question, corpus.text_encoder.encode([question])[0])
 
-    def on_pages(self, pages: tuple[str, ...]) -> Query:
-        """The same question after the text branch found these pages."""
-        return replace(self, text_pages=pages)
+    def after(self, text: TextEvidence, corpus: Corpus) -> Query:
+        """The same question after the text branch found this."""
+        chunks = tuple(hit.item_id for hit in text.hits)
+        pages = tuple(dict.fromkeys(corpus.chunks[chunk].page_id for chunk in chunks))
+        return replace(self, text_pages=pages, text_chunks=chunks)
 
     @property
     def empty(self) -> bool:
@@ -96,11 +102,34 @@ def _by_parts(parts: Sequence[Query], corpus: Corpus, system: System) -> tuple[F
     )
 
 
-def graph(query: Query, corpus: Corpus, system: System) -> GraphEvidence:
-    """Graph branch (eq. 3): facts about the entities in the question, from the pages of the text hits."""
-    return corpus.graph.facts(
-        query.question, query.text_pages, system.graph_mode, system.max_facts, system.min_entity_chars
-    )
+def graph(query: Query, corpus: Corpus, system: System, bridged: tuple[Bridge, ...] | None = None) -> GraphEvidence:
+    """Graph branch (eq. 3): facts about the entities in the question, from the pages of the text hits; beyond the study, in the
+    mode ``bridge``, chunks of other pages (``bridges``, or those given), whose pages count as retrieved too."""
+    found = bridges(query, corpus, system) if bridged is None else bridged
+    pages = (*query.text_pages, *(corpus.chunks[bridge.hit.item_id].page_id for bridge in found))
+    evidence = corpus.graph.facts(query.question, pages, system.graph_mode, system.max_facts, system.min_entity_chars)
+    return replace(evidence, bridges=found)
+
+
+def bridges(query: Query, corpus: Corpus, system: System, n: int = MAX_BRIDGES) -> tuple[Bridge, ...]:
+    """The ``n`` best chunks of pages that hold no text hit, one a page, by a walk from the question's entities and the text hits
+    (``rag.walk``) fused with their likeness to the question: the walk says what hangs together, not what was asked. Nothing in
+    any other graph mode."""
+    if system.graph_mode != "bridge" or query.empty or n <= 0:
+        return ()
+    known, walk = corpus.graph.seeds(query.question, system.min_entity_chars), corpus.graph.walk
+    seeds = walk.seeds(list(known), query.text_chunks)
+    there = frozenset(chunk.id for page in query.text_pages for chunk in corpus.chunks_on(page))
+    walked = walk.rank(seeds, _depth(n), there)
+    rankings = {
+        "walk": _hits("graph", "walk", walked),
+        "dense": _hits("graph", "dense", corpus.text_scores(query.vector, [chunk for chunk, _ in walked])),
+    }
+    by_page: dict[str, Fused] = {}
+    for item in _merge(rankings, system, len(walked)):
+        by_page.setdefault(corpus.chunks[item.item_id].page_id, item)
+    best = [replace(item, rank=rank) for rank, item in enumerate(list(by_page.values())[:n], start=1)]
+    return tuple(Bridge(item, corpus.graph.told(walk.path(item.item_id, seeds), known)) for item in best)
 
 
 def visual(query: Query, corpus: Corpus, system: System) -> VisualEvidence:

@@ -219,6 +219,10 @@ class Corpus:
         return tuple(self.chunks)
 
     @cached_property
+    def _chunk_rows(self) -> Mapping[str, int]:
+        return {chunk: row for row, chunk in enumerate(self.chunks)}
+
+    @cached_property
     def _crop_ids(self) -> tuple[str, ...]:
         return tuple(self.crops)
 
@@ -275,6 +279,14 @@ class Corpus:
     def search_text_words(self, question: str, n: int) -> Scored:
         """Chunks by BM25."""
         return _named(self._chunk_words.search(question, n), self._chunk_ids)
+
+    def text_scores(self, vector: Vectors, chunks: Sequence[str]) -> Scored:
+        """These chunks by cosine of a question vector (dimension,)."""
+        index = self.indices.get(("text", self.text_encoder_id))
+        if index is None:
+            return []
+        scores = index.scores(vector, [self._chunk_rows[chunk] for chunk in chunks])
+        return sorted(zip(chunks, scores, strict=True), key=lambda scored: -scored[1])
 
     def search_proxy(self, vector: Vectors, n: int) -> Scored:
         """Crops by cosine of a question vector and the nearest window of their words."""

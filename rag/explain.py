@@ -6,12 +6,13 @@ Built from the trace alone, so that one that was loaded explains itself like one
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import indent
 
 from rag.errors import UsageError
 from rag.prompt import quote, triple_item
-from rag.types import Fused, Segment, Trace
+from rag.types import Bridge, Fused, Segment, Trace
 
 LEVELS = ("none", "one line", "sources", "full trail")
 """The names of the levels, in order."""
@@ -21,6 +22,8 @@ MAX_DROPPED = 10
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _NOUNS = {"text": "passage", "graph": "fact", "captions": "crop"}
+_BRIDGED = "bridged passage"
+_ALL_NOUNS = ("passage", "fact", _BRIDGED, "crop")
 _LABEL = 10
 
 
@@ -76,9 +79,14 @@ def _cited(trace: Trace) -> list[Segment]:
 
 
 def _counted(segments: Sequence[Segment]) -> str:
-    counts = {noun: sum(s.kind == kind for s in segments) for kind, noun in _NOUNS.items()}
-    named = [f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items() if count]
+    counts = Counter(map(_noun, segments))
+    named = [f"{counts[noun]} {noun}{'' if counts[noun] == 1 else 's'}" for noun in _ALL_NOUNS if counts[noun]]
     return _joined(named) or "no evidence"
+
+
+def _noun(segment: Segment) -> str:
+    """What a piece of evidence is called."""
+    return _BRIDGED if segment.kind == "graph" and segment.is_passage else _NOUNS[segment.kind]
 
 
 def _joined(parts: Sequence[str]) -> str:
@@ -204,8 +212,15 @@ def _graph(trace: Trace) -> Iterator[str]:
     ]
     lines += [f"entities in the question: {', '.join(graph.entities)}"] if graph.entities else []
     lines += facts
+    lines += [line for bridge in graph.bridges for line in _bridge(trace, bridge)]
     lines += [f"dropped: {r.fact.text} ({r.reason})" for r in graph.rejected[:MAX_DROPPED]]
     yield from _rows("Graph", lines)
+
+
+def _bridge(trace: Trace, bridge: Bridge) -> Iterator[str]:
+    """A passage that the walk brought in: its ranks, and the way to it from the question."""
+    yield from _ranking(trace, [bridge.hit])
+    yield f"    by {' > '.join(step.name for step in bridge.path)}"
 
 
 def _visual(trace: Trace) -> Iterator[str]:

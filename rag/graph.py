@@ -12,22 +12,22 @@ never what is meant.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rag.errors import UsageError
-from rag.types import Fact, GraphEvidence, RejectedFact, RejectionReason, Triple
+from rag.types import Fact, GraphEvidence, GraphMode, RejectedFact, RejectionReason, Step, Triple
+from rag.walk import Walk
 
 if TYPE_CHECKING:
     import networkx
 
-Mode = Literal["provenance", "open"]
-MODES: tuple[Mode, ...] = ("provenance", "open")
+MODES: tuple[GraphMode, ...] = get_args(GraphMode)
 
 MAX_REJECTED = 100
 """``GraphEvidence.rejected`` lists at most this many dropped facts of each reason; ``rejected_counts`` counts all of them."""
@@ -130,14 +130,15 @@ class Graph:
         self,
         question: str,
         pages: Iterable[str],
-        mode: Mode = "provenance",
+        mode: GraphMode = "provenance",
         max_facts: int = 8,
         min_entity_chars: int = 5,
     ) -> GraphEvidence:
         """Edges out of and into the entities that stand in the question (eq. 3).
 
-        ``pages`` are the pages of the text hits, best first. ``provenance`` keeps facts of those pages only, ordered by
-        the page's rank, then the longer entity, then the triple; ``open`` looks at no page. A fact that several triples
+        ``pages`` are the retrieved pages, best first: those of the text hits and, in the mode ``bridge``, of the bridges
+        after them. All modes but ``open``, which looks at no page, keep facts of those pages only, ordered by the page's
+        rank, then the longer entity, then the triple. A fact that several triples
         state is given once and holds all their ids; the repetitions are rejected as duplicates. Facts that were
         dropped come in the order duplicate, over the limit, page not retrieved, entity too short.
 
@@ -154,7 +155,7 @@ class Graph:
         seen[reached.rows] = True
         short = self._reach([entity for entity in entities if entity.length < min_entity_chars], seen)
 
-        rank = self._page_rank(pages, reached.rows) if mode == "provenance" else np.zeros_like(reached.rows)
+        rank = np.zeros_like(reached.rows) if mode == "open" else self._page_rank(pages, reached.rows)
         order = np.lexsort((reached.rows, -reached.length, rank))
         on_page = order[rank[order] != _NO_PAGE]
         off_page = order[rank[order] == _NO_PAGE]
@@ -181,6 +182,44 @@ class Graph:
             rejected_counts={reason: len(places) for reason, _, places in dropped if len(places)},
             mode=mode,
         )
+
+    @cached_property
+    def walk(self) -> Walk:
+        """The walk over this graph and the chunks of its triples."""
+        chunks = [self.triples[edge].chunk_id for edge in self._edge.tolist()]
+        return Walk.over(len(self._names), self._subject, self._object, chunks, self._nodes.get("", -1))
+
+    def seeds(self, question: str, min_chars: int = 5) -> dict[int, str]:
+        """The entities at which a walk for this question starts: node -> name as the question holds it."""
+        return {entity.node: entity.text for entity in self._matched(question) if entity.length >= min_chars}
+
+    def told(self, way: Sequence[int], seeds: Mapping[int, str]) -> tuple[Step, ...]:
+        """A way of the walk in words: each node, and the triple that links it to the one before.
+
+        Args:
+            way: nodes of ``walk``, each linked to the next.
+            seeds: as ``seeds`` gives them.
+        """
+        stops = []
+        for before, node in zip((None, *way), way, strict=False):
+            linked = None if before is None else self._link(before, node)
+            if node < self.number_of_entities:
+                name = self._names[node] if linked is not None else seeds.get(node, self._names[node])
+                stops.append(Step("entity", name, linked))
+            else:
+                stops.append(Step("chunk", self.walk.chunks[node - self.number_of_entities], linked))
+        return tuple(stops)
+
+    def _link(self, one: int, other: int) -> int:
+        """The first triple that links two nodes of the walk."""
+        entity, end = min(one, other), max(one, other)
+        rows = np.union1d(self._out.rows(entity), self._in.rows(entity))
+        if end < self.number_of_entities:
+            linking = rows[(self._subject[rows] == end) | (self._object[rows] == end)]
+        else:
+            chunk = self.walk.chunks[end - self.number_of_entities]
+            linking = np.asarray([row for row in rows.tolist() if self.triples[self._edge[row]].chunk_id == chunk])
+        return int(self._edge[linking[0]])
 
     def neighbours(self, entity: str, limit: int = 50) -> Neighbours:
         """The first ``limit`` edges out of and into an entity (any spelling that folds to it), and how many there are.

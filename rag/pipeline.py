@@ -22,6 +22,7 @@ from rag.generators.access import OPERATOR, Access
 from rag.generators.answer import answer
 from rag.generators.spec import GeneratorSpec
 from rag.types import (
+    Bridge,
     Evidence,
     GateDecision,
     GraphEvidence,
@@ -233,7 +234,7 @@ def _without(evidence: Evidence, left_out: Collection[str]) -> Evidence:
 
 
 def _retrieve(trace: Trace, vision: bool, corpus: Corpus, watch: _Stopwatch) -> Trace:
-    """The branches and the gate. No branch looks at another's switch; the graph sees the text hits' pages because that is its
+    """The branches and the gate. No branch looks at another's switch; the graph sees the text hits because that is its
     definition (eq. 3)."""
     system, evidence = trace.system, trace.evidence
     left_out = frozenset(trace.excluded if trace.refill else ())
@@ -242,18 +243,11 @@ def _retrieve(trace: Trace, vision: bool, corpus: Corpus, watch: _Stopwatch) -> 
     text = _refilled(
         lambda k: branches.text(query, corpus, replace(system, text_k=k)), _hit_items, system.text_k, left_out
     )
-    query = query.on_pages(tuple(dict.fromkeys(corpus.chunks[hit.item_id].page_id for hit in text.hits)))
+    query = query.after(text, corpus)
     evidence = replace(evidence, text=text)
     watch.lap("text")
     if "graph" in system.branches:
-        on_pages = query
-        facts = _refilled(
-            lambda k: branches.graph(on_pages, corpus, replace(system, max_facts=k)),
-            _fact_items,
-            system.max_facts,
-            left_out,
-        )
-        evidence = replace(evidence, graph=facts)
+        evidence = replace(evidence, graph=_graph(query, corpus, system, left_out))
         watch.lap("graph")
     if "visual" in system.branches:
         crops = _refilled(
@@ -268,6 +262,22 @@ def _retrieve(trace: Trace, vision: bool, corpus: Corpus, watch: _Stopwatch) -> 
     decision = gate.decide(trace.question, seen, system, corpus, vision=vision, question_type=trace.question_type)
     watch.lap("gate")
     return replace(trace, evidence=replace(evidence, gate=decision), timings_ms=dict(watch.timings))
+
+
+def _graph(query: branches.Query, corpus: Corpus, system: System, left_out: frozenset[str]) -> GraphEvidence:
+    bridged = _refilled(
+        lambda n: branches.bridges(query, corpus, system, n), _bridge_items, branches.MAX_BRIDGES, left_out
+    )
+    return _refilled(
+        lambda k: branches.graph(query, corpus, replace(system, max_facts=k), bridged),
+        _fact_items,
+        system.max_facts,
+        left_out,
+    )
+
+
+def _bridge_items(found: tuple[Bridge, ...]) -> Iterator[str]:
+    return (bridge.hit.item_id for bridge in found)
 
 
 def _hit_items(found: TextEvidence | VisualEvidence) -> Iterator[str]:

@@ -88,6 +88,11 @@ def _graph_segments(evidence: Evidence, corpus: Corpus, left_out: frozenset[str]
         if item not in left_out:
             where = _where(corpus.pages[corpus.triples[fact.triple_ids[0]].page_id])
             yield Segment("graph", f"[G{number}] {quote(fact.text)} ({where})\n", f"G{number}", item)
+    for number, bridge in enumerate(evidence.graph.bridges, len(evidence.graph.facts) + 1):
+        chunk, tag = corpus.chunks[bridge.hit.item_id], f"G{number}"
+        if chunk.id not in left_out:
+            where = _where(corpus.pages[chunk.page_id])
+            yield Segment("graph", f"[{tag}] ({where})\n{quote(chunk.text)}\n\n", tag, chunk.id)
 
 
 def _visual_segments(

@@ -94,6 +94,13 @@ class VectorIndex:
         found: Vectors = self._index.reconstruct_n(0, self.rows)
         return found
 
+    def scores(self, vector: Vectors, rows: Sequence[int]) -> list[float]:
+        """Inner product of ``vector`` (dimension,) with each of these vectors."""
+        if not rows:
+            return []
+        found: Vectors = self._index.reconstruct_batch(np.asarray(rows, dtype=np.int64))
+        return [float(score) for score in found @ vector]
+
     def search(self, vector: Vectors, n: int) -> Ranked:
         """The ``n`` items (fewer if there are fewer) whose best vector is nearest to ``vector`` (dimension,)."""
         wanted = min(n, self.rows) if self._owners is None else self.rows

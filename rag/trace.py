@@ -143,6 +143,12 @@ def _named_items(trace: Trace, corpus: Corpus) -> Iterator[tuple[str, str, bool]
             known = bool(fact.triple_ids) and all(n < len(corpus.triples) for n in fact.triple_ids)
             yield "fact", str(fact.triple_ids), known
             yield "fact", fact.text, fact.text == fact_text(corpus.triples[fact.triple_ids[0]])
+        for bridge in found.graph.bridges:
+            yield "chunk", bridge.hit.item_id, bridge.hit.item_id in corpus.chunks
+            for step in bridge.path:
+                # An entity's name is shown as text and looked up by nobody.
+                yield "chunk", step.name, step.kind == "entity" or step.name in corpus.chunks
+                yield "fact", str(step.triple_id), step.triple_id is None or step.triple_id < len(corpus.triples)
 
 
 def _no_number(name: str) -> NoReturn:

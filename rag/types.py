@@ -283,6 +283,13 @@ class Segment:
     tag: str = ""
     item_id: str = ""
 
+    @property
+    def is_passage(self) -> bool:
+        """Whether this is a chunk: a text hit, or one that the graph brought in, which is no fact."""
+        return bool(self.tag) and (
+            self.kind == "text" or (self.kind == "graph" and not self.item_id.startswith("triple:"))
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class PromptImage:

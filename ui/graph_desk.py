@@ -11,8 +11,8 @@ import gradio as gr
 
 from rag.corpus import Corpus
 from rag.errors import FuseboxError, UsageError
-from rag.graph import MODES, Mode
-from rag.types import Fact, Trace
+from rag.graph import MODES
+from rag.types import Fact, GraphMode, Trace
 from ui.handlers import Handlers
 from ui.shelf import Shelf
 from ui.views import graph
@@ -52,7 +52,7 @@ class GraphDesk:
             return graph.refusal(str(error)), gr.skip()
 
 
-def would_send(trace: Trace, corpus: Corpus, mode: Mode) -> tuple[Fact, ...]:
+def would_send(trace: Trace, corpus: Corpus, mode: GraphMode) -> tuple[Fact, ...]:
     """The facts that the prompt would have held with another graph mode and everything else as in ``trace``."""
     text, system, left_out = trace.evidence.text, trace.system, set(trace.excluded)
     pages = [corpus.chunks[hit.item_id].page_id for hit in text.hits] if text else []
@@ -107,7 +107,7 @@ def _set(trace: Trace, corpus: Corpus, mode: str) -> Reply:
     return graph.mode_set(chosen), chosen
 
 
-def _mode(mode: str) -> Mode:
+def _mode(mode: str) -> GraphMode:
     for known in MODES:
         if known == mode:
             return known

@@ -142,6 +142,8 @@ def left_out_tags(trace: Trace) -> dict[str, str]:
     ranked += [
         ("G", triple_item(fact.triple_ids[0]), n) for n, fact in enumerate(found.graph.facts if found.graph else (), 1)
     ]
+    facts = len(found.graph.facts) if found.graph else 0
+    ranked += [("G", b.hit.item_id, facts + b.hit.rank) for b in (found.graph.bridges if found.graph else ())]
     ranked += [("V", hit.item_id, hit.rank) for hit in (found.visual.hits if found.visual else ())]
     left_out = frozenset(trace.excluded)
     return {item: f"{letter}{rank}" for letter, item, rank in ranked if item in left_out}

@@ -14,7 +14,7 @@ from ui import text as words
 from ui.views import marks
 from ui.views.markup import BRANCH_OF_TAG, bdi, data_uri, esc, page_label, shorten, tags_by_item
 
-LEGEND: dict[Branch, str] = {"text": "chunk", "graph": "fact's sentence", "visual": "figure or table"}
+LEGEND: dict[Branch, str] = {"text": "chunk", "graph": "fact's sentence, bridged passage", "visual": "figure or table"}
 
 RING_PT = 2.5
 MAX_CREDIT_CHARS = 300
@@ -109,6 +109,11 @@ def _graph(trace: Trace, sheet: _Sheet) -> Iterator[Box]:
             if triple.page_id == sheet.page_id:
                 for bbox in sheet.statement(triple):
                     yield Box("graph", item, tags.get(item, "fact"), bbox, item in tags)
+    for bridge in trace.evidence.graph.bridges if trace.evidence.graph else ():
+        item = bridge.hit.item_id
+        if sheet.corpus.chunks[item].page_id == sheet.page_id:
+            for bbox in sheet.passage(item):
+                yield Box("graph", item, tags.get(item, "bridge"), bbox, item in tags)
 
 
 def _visual(trace: Trace, sheet: _Sheet) -> Iterator[Box]:
@@ -142,12 +147,14 @@ def cited(trace: Trace | None, corpus: Corpus, page_id: str) -> tuple[Mark, ...]
 
 
 def _cited(trace: Trace, sheet: _Sheet) -> Iterator[Mark]:
+    tags = tags_by_item(trace.prompt)
     for item in dict.fromkeys(citation.item_id for citation in trace.citations):
         sentences = marks.cited_sentences(trace, item)
         chunk, crop = sheet.corpus.chunks.get(item), sheet.corpus.crops.get(item)
         if chunk is not None and chunk.page_id == sheet.page_id:
             spans = [(a + chunk.start, b + chunk.start) for a, b in marks.cited_spans(chunk.text, sentences)]
-            yield from (Mark("text", item, bbox) for bbox in sheet.lines(spans))
+            branch: Branch = "text" if tags.get(item, "T").startswith("T") else "graph"
+            yield from (Mark(branch, item, bbox) for bbox in sheet.lines(spans))
         elif crop is not None and crop.page_id == sheet.page_id:
             yield from (Mark("visual", item, bbox) for bbox in _cited_in(crop.bbox, sentences, sheet))
 

@@ -87,10 +87,10 @@ def question_of(prompt: Prompt) -> str:
 def units(prompt: Prompt) -> tuple[Unit, ...]:
     """Every unit of the prompt's evidence, in the prompt's order, at most ``MAX_UNITS``."""
     found: list[Unit] = []
-    for passage in _passages([s for s in prompt.segments if s.kind == "text" and s.tag]):
+    for passage in _passages([s for s in prompt.segments if s.is_passage]):
         found.extend(_sentences(passage))
     for segment in prompt.segments:
-        if segment.tag and segment.kind == "graph":
+        if segment.tag and segment.kind == "graph" and not segment.is_passage:
             found.append(_fact(segment))
         elif segment.tag and segment.kind == "captions":
             found.extend(_crop_units(segment))

@@ -63,7 +63,7 @@ def _held_by(answer: str, unit: Unit, prompt: Prompt) -> str:
     so that the one in a sentence's middle may hold half of an answer or none; an answer that no window holds whole cites all
     that the sentence touches."""
     said = " ".join(answer.split())
-    windows = {s.tag: " ".join(s.text.split()) for s in prompt.segments if s.tag in unit.tags and s.kind == "text"}
+    windows = {s.tag: " ".join(s.text.split()) for s in prompt.segments if s.tag in unit.tags and s.is_passage}
     holders = [tag for tag, text in windows.items() if said in text]
     if len(windows) < 2 or unit.tag in holders or said not in " ".join(unit.text.split()):
         return unit.tag
