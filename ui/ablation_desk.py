@@ -556,9 +556,9 @@ def _within(estimate: CostEstimate, cap: float) -> None:
     Raises:
         UsageError: it can, or nobody knows.
     """
-    if estimate.limit_usd is None:
+    if estimate.total_limit_usd is None:
         raise UsageError(words.ABLATION_NO_PRICE.format(line=estimate.line))
-    if estimate.limit_usd > cap:
+    if estimate.total_limit_usd > cap:
         raise UsageError(words.ABLATION_OVER_CAP.format(line=estimate.line, cap=cap))
 
 

@@ -139,7 +139,8 @@ class RunProgress:
         """A line for the person."""
         failed = f", {self.failed} failed" if self.failed else ""
         left = "" if self.seconds_left is None else f", about {_span(self.seconds_left)} left"
-        return f"{self.done + self.failed:,} of {self.total:,} asked{failed}, ${self.spent_usd:.4f} spent{left}"
+        spent = f", ${self.spent_usd:.4f} spent" if self.spent_usd else ""
+        return f"{self.done + self.failed:,} of {self.total:,} asked{failed}{spent}{left}"
 
 
 def _span(seconds: float) -> str:

@@ -335,7 +335,7 @@ def test_a_run_goes_on_with_its_own_corpus_alone(store, small, demo):
 
 def test_progress_in_words():
     assert RunProgress(10, 2, 40, 0.0123, 250.0).line == "12 of 40 asked, 2 failed, $0.0123 spent, about 4 min left"
-    assert RunProgress(0, 0, 40).line == "0 of 40 asked, $0.0000 spent"
+    assert RunProgress(0, 0, 40).line == "0 of 40 asked"
 
 
 @dataclass

@@ -19,7 +19,9 @@ import pytest
 
 from rag.corpus import Corpus
 from rag.errors import GeneratorError
-from rag.evaluate.judges import OFFLINE
+from rag.evaluate import judges
+from rag.evaluate.audit import ORIGINS
+from rag.evaluate.judges import OFFLINE, STUDY_JUDGE, judge_models
 from rag.evaluate.runner import evaluate, judge_run
 from rag.evaluate.store import Store
 from rag.generators.access import Access
@@ -30,6 +32,9 @@ from rag.settings import Settings
 from rag.systems import SYSTEMS
 from rag.types import Delta
 from tests.evaluate.runs import QUESTIONS, plan
+from tests.generators.helpers import KEY
+from tests.generators.servers import openai as say
+from tests.generators.servers.base import ScriptedServer
 from tests.scripted import DONE, scripted
 from ui import ablation_desk as module
 from ui import text as words
@@ -337,6 +342,107 @@ def test_stop_leaves_it_incomplete_and_resume_asks_only_what_is_missing(make: Ca
     named(desk.resume(request(), [OFFLINE_CHOICE], 1.0, event(resume=desk.job.run.id)))
     assert desk.job.ended.wait(60) and desk.job.run is not None
     assert desk.job.run.state == "complete" and len(calls) - before == 5 - done
+
+
+def test_what_was_refused_is_gone_once_something_else_is_wished(make: Callable[..., AblationDesk]) -> None:
+    desk = make()
+    assert "no generator to run" in start(desk)["progress"]
+    update = named(desk.changed())
+    assert (update["progress"], update["agreed"], update["start"]["value"]) == ("", None, words.ABLATION_START)
+    start(desk, "extractive")
+    assert desk.job is not None and desk.job.ended.wait(60)
+    # Who comes later is not told what came of a run that others started.
+    assert named(desk.open(request(), None, *EVERYTHING))["progress"] == ""
+
+
+def test_the_list_counts_along_with_the_bar(make: Callable[..., AblationDesk]) -> None:
+    go_on, begun = threading.Event(), threading.Event()
+
+    class Second:
+        calls = 0
+
+        def stream(self, prompt: Any) -> Iterator[Any]:
+            Second.calls += 1
+            if Second.calls > 1:
+                begun.set()
+                assert go_on.wait(60)
+            yield Delta("686 [T1]")
+            yield DONE
+
+    base, _ = scripted(price=0.0)
+    desk = make(replace(base, name="slow", provider="slow", maker=lambda spec, call: Second()))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("rag.evaluate.runner.LOCAL_CALLS_AT_ONCE", 1)
+        start(desk, "slow")
+        assert desk.job is not None and begun.wait(60)
+        assert "1 of 5 done" in named(desk.tick([STUDY], *EVERYTHING))["runs"]
+        go_on.set()
+        assert desk.job.ended.wait(60)
+
+
+# --- judges ---
+
+
+def test_judges_say_what_they_need_and_those_without_a_key_are_refused(
+    make: Callable[..., AblationDesk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for spec in judge_models().values():
+        monkeypatch.delenv(spec.key_env, raising=False)
+    desk = make()
+    update = named(desk.open(request(), None, *EVERYTHING))
+    offline, study = update["run_judges"]["choices"]
+    assert offline == ("offline: lexical, grounded, similar", OFFLINE_CHOICE) and study[1] == STUDY_JUDGE
+    assert study[0].endswith("(the study's) · needs DEEPSEEK_API_KEY and ANTHROPIC_API_KEY")
+    assert "Claude Haiku 4.5 (ANTHROPIC_API_KEY)" in update["judges_more"]
+    refused = start(desk, "extractive", judges=(STUDY_JUDGE,))["progress"]
+    assert "needs DEEPSEEK_API_KEY and ANTHROPIC_API_KEY" in refused and desk.job is None
+    assert words.ABLATION_NO_JUDGE in start(desk, "extractive", judges=())["progress"]
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "not-a-real-key")
+    ready = named(desk.open(request(), None, *EVERYTHING))
+    assert ("Claude Haiku 4.5", "claude-haiku-4.5") in ready["run_judges"]["choices"]
+    assert "Claude Haiku" not in ready["judges_more"]
+
+
+def test_a_free_run_with_a_judge_that_costs_is_estimated_first_and_judged_within_the_cap(
+    make: Callable[..., AblationDesk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEEPSEEK_API_KEY", KEY)
+    with ScriptedServer(say.answer("yes")) as server:
+        monkeypatch.setitem(judges.JUDGE_MODELS, "deepseek-chat", replace(judges.DEEPSEEK, base_url=server.url))
+        desk = make()
+        wish = {"judges": (OFFLINE_CHOICE, "deepseek-chat")}
+        update = start(desk, "extractive", **wish)
+        assert desk.job is None and "5 calls, free of charge. Judging: 15 calls, about $" in update["progress"]
+        assert "above the cap" in start(desk, "extractive", cap=0.00001, **wish)["progress"]
+        start(desk, "extractive", agreed=update["agreed"], **wish)
+        assert desk.job is not None and desk.job.ended.wait(60) and not desk.job.bad
+        assert len(server.requests) == 15
+    update = named(desk.tick([STUDY], *EVERYTHING))
+    assert desk.job.run is not None and set(desk.job.run.judges) == {"lexical", "grounded", "similar", "deepseek-chat"}
+    # Each judge has figures of its own, apart from the study's too, and is named.
+    board = update["board"]
+    heads = re.findall(r'<h3 class="fb-abl-head">(Judged [^<]*) <small>([^<]*)</small>', board)
+    assert heads[: len(heads) // 2] == [
+        ("Judged by language models", "DeepSeek-Chat, Claude Haiku 4.5 on figures (published)"),
+        ("Judged by deepseek-chat", "deepseek-chat"),
+        ("Judged offline", "lexical, grounded, similar"),
+    ]
+    tables = files(board)
+    assert {row["judge"] for row in tables["table-2-2"]} == {"deepseek-chat"}
+    assert {row["source"] for row in tables["table-2-1"]} == {"the study"}
+
+
+def test_the_audit_says_where_text_only_answers_came_from(make: Callable[..., AblationDesk], small: Corpus) -> None:
+    desk = make()
+    crop = small.crops[QUESTIONS[3].sources[0]]
+    asked = replace(QUESTIONS[3], q=f"Which table has the caption {crop.caption}", answer=crop.caption.rstrip("."))
+    spec, _ = scripted(Delta(f"{crop.caption} [T1]"), DONE)
+    run = evaluate(plan((asked,), generators=(replace(spec, name="extractive"),), label="ours"), desk.store(), small)
+    judge_run(desk.store(), run.id, OFFLINE)
+    found = files(desk.draw([run.id], *EVERYTHING)[0])["origins"]
+    (row,) = [r for r in found if r["system"] == "baseline"]
+    assert row["n"] == "1" and sum(int(row[name]) for name in ORIGINS) == 1
+    assert "origins" not in files(desk.draw([run.id], ["text"], [], [], "")[0])
 
 
 def test_a_session_never_puts_its_own_documents_into_a_run(make: Callable[..., AblationDesk], small: Corpus) -> None:

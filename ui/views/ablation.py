@@ -285,9 +285,10 @@ def _verdicts(result: Result, judges: Sequence[str]) -> str:
     ]
     if not found:
         return '<span class="fb-hint">not judged</span>'
+    several = len({metric for metric, _, _ in found}) < len(found)
     return "".join(
         f'<span class="fb-abl-verdict {look}" title="{esc(f"{metric}, by {name}")}"><span aria-hidden="true">{sign}</span> '
-        f"{metric[:5] if metric != 'relevancy' else 'relev'}.<span class=fb-sr> {said}</span></span>"
+        f"{metric[:5]}.{f' {esc(name)}' * several}<span class=fb-sr> {said}</span></span>"
         for metric, name, verdict in found
         for sign, look, said in [_LOOKS[verdict]]
     )
