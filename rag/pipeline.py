@@ -247,7 +247,7 @@ def _retrieve(trace: Trace, vision: bool, corpus: Corpus, watch: _Stopwatch) -> 
     evidence = replace(evidence, text=text)
     watch.lap("text")
     if "graph" in system.branches:
-        evidence = replace(evidence, graph=_graph(query, corpus, system, left_out))
+        evidence = replace(evidence, graph=graph_evidence(query, corpus, system, left_out))
         watch.lap("graph")
     if "visual" in system.branches:
         crops = _refilled(
@@ -264,7 +264,11 @@ def _retrieve(trace: Trace, vision: bool, corpus: Corpus, watch: _Stopwatch) -> 
     return replace(trace, evidence=replace(evidence, gate=decision), timings_ms=dict(watch.timings))
 
 
-def _graph(query: branches.Query, corpus: Corpus, system: System, left_out: frozenset[str]) -> GraphEvidence:
+def graph_evidence(
+    query: branches.Query, corpus: Corpus, system: System, left_out: frozenset[str] = frozenset()
+) -> GraphEvidence:
+    """What the graph branch finds after the text branch; the next-ranked of its facts and bridges move up into the places of
+    ``left_out``."""
     bridged = _refilled(
         lambda n: branches.bridges(query, corpus, system, n), _bridge_items, branches.MAX_BRIDGES, left_out
     )

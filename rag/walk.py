@@ -36,7 +36,9 @@ def transitions(one: _Ids, other: _Ids, nodes: int) -> csr_array:
     from scipy.sparse import csr_array, diags_array
 
     apart = one != other
-    ends = np.concatenate([one[apart], other[apart]]), np.concatenate([other[apart], one[apart]])
+    # Indices of half the size: a step of the walk is bound by memory.
+    links = np.stack([one[apart], other[apart]]).astype(np.int32)
+    ends = np.concatenate([links[0], links[1]]), np.concatenate([links[1], links[0]])
     weights = csr_array((np.ones(ends[0].size), ends), shape=(nodes, nodes))
     weights.sum_duplicates()
     degree = weights.sum(axis=0)

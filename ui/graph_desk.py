@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gradio as gr
 
+from rag.branches import Query
 from rag.corpus import Corpus
 from rag.errors import FuseboxError, UsageError
 from rag.graph import MODES
-from rag.types import Fact, GraphMode, Trace
+from rag.pipeline import graph_evidence
+from rag.types import GraphEvidence, GraphMode, Trace
 from ui.handlers import Handlers
 from ui.shelf import Shelf
 from ui.views import graph
@@ -52,14 +54,19 @@ class GraphDesk:
             return graph.refusal(str(error)), gr.skip()
 
 
-def would_send(trace: Trace, corpus: Corpus, mode: GraphMode) -> tuple[Fact, ...]:
-    """The facts that the prompt would have held with another graph mode and everything else as in ``trace``."""
-    text, system, left_out = trace.evidence.text, trace.system, set(trace.excluded)
-    pages = [corpus.chunks[hit.item_id].page_id for hit in text.hits] if text else []
-    # Facts that were left out take places, unless the next-ranked moved up into them.
-    limit = system.max_facts + (len(left_out) if trace.refill else 0)
-    found = corpus.graph.facts(trace.question, pages, mode, limit, system.min_entity_chars).facts
-    return tuple(fact for fact in found if graph.item_of(fact) not in left_out)[: system.max_facts]
+def would_send(trace: Trace, corpus: Corpus, mode: GraphMode) -> GraphEvidence:
+    """The facts and bridges that the prompt would have held with another graph mode and everything else as in ``trace``."""
+    left_out = frozenset(trace.excluded)
+    query = Query.of(trace.question, corpus)
+    if trace.evidence.text is not None:
+        query = query.after(trace.evidence.text, corpus)
+    system = replace(trace.system, graph_mode=mode)
+    found = graph_evidence(query, corpus, system, left_out if trace.refill else frozenset())
+    return replace(
+        found,
+        facts=tuple(fact for fact in found.facts if graph.item_of(fact) not in left_out),
+        bridges=tuple(bridge for bridge in found.bridges if bridge.hit.item_id not in left_out),
+    )
 
 
 def wire(handlers: Handlers, trace: gr.State, mode: gr.Radio, quiet: Mapping[str, Any]) -> None:

@@ -48,8 +48,14 @@ NOTHING: dict[Branch, str] = {
 
 NO_FACT = "The question names these entities, but none of their facts may be sent; the reasons are below."
 
-GRAPH_MODES: dict[str, str] = {"provenance": "retrieved pages", "open": "everywhere"}
+GRAPH_MODES: dict[str, str] = {
+    "provenance": "retrieved pages",
+    "open": "everywhere",
+    "bridge": "bridged pages too",
+}
 """Graph mode -> where its facts may come from, as the page says it."""
+
+BRIDGES = "Passages that a walk over the graph added, from the question’s entities and the text hits, of pages that hold no text hit."
 
 MODE_SET = "The next question takes its facts from: {mode}. Ask again to see the difference."
 
@@ -336,6 +342,7 @@ UPLOAD_RULE = (
     "They are read on this server and sent to no one else, unless you ask a generator that runs elsewhere. Only this browser "
     "window sees them; they are deleted when you close or reload the page, and after an hour at the latest."
 )
+CONTINUES = "Continues"
 SCANS = "Scans are read as"
 SCANS_RULE = "Choose what your scans are written in, {most} languages at most: each one takes its time."
 SCANS_TOO_MANY = "At most {most} languages are read at a time; choose fewer."

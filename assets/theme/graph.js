@@ -81,7 +81,7 @@
   // --- the other mode -----------------------------------------------------------------------------------------------------
   function toggleOther(button) {
     const open = button.getAttribute("aria-expanded") === "true";
-    button.setAttribute("aria-expanded", String(!open));
+    for (const one of within("[data-other-mode]")) one.setAttribute("aria-expanded", String(one === button && !open));
     if (open) place("other").replaceChildren(); else api.onGraph?.({ other: button.dataset.otherMode });
   }
   function put(name, element) {

@@ -6,6 +6,7 @@ import html
 import json
 import re
 from dataclasses import replace
+from itertools import permutations
 from types import SimpleNamespace
 from urllib.parse import unquote
 
@@ -15,7 +16,7 @@ import pytest
 from rag import prompt
 from rag.corpus import Corpus
 from rag.generators.registry import GENERATORS
-from rag.graph import Match
+from rag.graph import MODES, Match
 from rag.pipeline import ask
 from rag.systems import system_named, tuned
 from rag.types import Trace
@@ -117,6 +118,25 @@ def test_every_reason_has_a_switch_and_every_layer_its_own_line(small: Corpus) -
     assert all(checked for _, checked in re.findall(r'data-layer="([^"]*)"( checked)?', graph.render(only, small)))
 
 
+def test_bridged_passages_stand_under_their_way_and_are_drawn(demo: Corpus) -> None:
+    shown = last(TWO_DATA_SETS, demo, graph_mode="bridge")
+    bridges, tags = shown.evidence.graph.bridges, {item: tag for tag, item in shown.prompt.tags.items()}
+    document = graph.render(shown, demo)
+    assert f"and {len(bridges)} bridged passages sent" in text_of(document)
+    data = payload_of(document)
+    labels = {node["label"] for node in data["nodes"]}
+    ends = {edge["id"]: edge for edge in data["edges"]}
+    assert len(ends) == len(data["edges"]) and "bridge" in data["on"]
+    assert {edge["kind"] for edge in data["edges"]} >= {"bridge"}
+    listed = set(re.findall(r'data-said="(triple:\d+)"', document))
+    for bridge in bridges:
+        item = bridge.hit.item_id
+        assert f'data-item="{item}"' in document and f'data-leave="{item}"' in document and tags[item] in labels
+        assert {f"triple:{step.triple_id}" for step in bridge.path[1:]} <= listed
+    left_out = graph.render(without(shown, demo, bridges[0].hit.item_id), demo)
+    assert "1 left out" in text_of(left_out) and f'data-item="{bridges[0].hit.item_id}"' in left_out
+
+
 def test_everything_drawn_stands_in_a_table(demo: Corpus) -> None:
     for example in words.EXAMPLES["demo"]:
         shown = last(example.question, demo)
@@ -160,24 +180,27 @@ def test_neighbours_come_up_to_a_stated_limit(demo: Corpus) -> None:
     assert demo.triples[triple].subject in text_of(small_one)
 
 
-@pytest.mark.parametrize("mode", ["provenance", "open"])
+@pytest.mark.parametrize(("mode", "other"), list(permutations(MODES, 2)))
 @pytest.mark.parametrize("refill", [False, True])
 @pytest.mark.parametrize("question", [example.question for example in words.EXAMPLES["demo"]])
-def test_the_other_mode_would_have_sent_what_it_sends(demo: Corpus, question: str, refill: bool, mode: str) -> None:
+def test_another_mode_would_have_sent_what_it_sends(
+    demo: Corpus, question: str, refill: bool, mode: str, other: str
+) -> None:
     """What the lookup on demand says is what asking again in the other mode puts into the prompt."""
     first = last(question, demo, graph_mode=mode, max_facts=4)
-    left_out = tuple(graph.item_of(fact) for fact in first.evidence.graph.facts[:2])
-    other = graph.other_of(mode)
+    found = first.evidence.graph
+    left_out = (*map(graph.item_of, found.facts[:2]), *(bridge.hit.item_id for bridge in found.bridges[:1]))
     shown = last(question, demo, left_out, refill, graph_mode=mode, max_facts=4)
     asked = last(question, demo, left_out, refill, graph_mode=other, max_facts=4)
-    sent = [item for item in asked.prompt.tags.values() if item.startswith("triple:")]
-    assert [graph.item_of(fact) for fact in would_send(shown, demo, other)] == sent
+    sent = [item for tag, item in asked.prompt.tags.items() if tag.startswith("G")]
+    would = would_send(shown, demo, other)
+    assert [*map(graph.item_of, would.facts), *(bridge.hit.item_id for bridge in would.bridges)] == sent
 
 
 def test_the_other_mode_is_told_as_looked_up_and_sets_the_control(demo: Corpus) -> None:
     shown = last(TWO_DATA_SETS, demo)
     document, mode = click(demo, shown, {"other": "open"})
-    there, here = would_send(shown, demo, "open"), shown.evidence.graph.facts
+    there, here = would_send(shown, demo, "open").facts, shown.evidence.graph.facts
     new = {f.text for f in there} - {f.text for f in here}
     assert mode == gr.skip()
     assert f"would have sent {len(there)} facts instead of {len(here)}" in text_of(document)

@@ -46,7 +46,11 @@ class Knob:
 SETTINGS: dict[str, Knob] = {
     "text_ranker": Knob("Text ranker", "dense is the study's; hybrid fuses both", {"bm25": "BM25"}),
     "text_k": Knob("Chunks", "passages sent"),
-    "graph_mode": Knob("Graph facts from", "everywhere drops the page filter", words.GRAPH_MODES),
+    "graph_mode": Knob(
+        "Graph facts from",
+        "everywhere drops the page filter; bridged adds two passages by a walk over the graph",
+        words.GRAPH_MODES,
+    ),
     "max_facts": Knob("Facts at most", "sent to the generator"),
     "visual_ranker": Knob("Visual ranker", "auto is fused where CLIP is there, else proxy", {"clip": "CLIP"}),
     "visual_depth": Knob("Crops scored", "listed; what is sent is the gate's affair"),

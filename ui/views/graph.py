@@ -21,8 +21,9 @@ from rag.corpus import Corpus
 from rag.graph import Match, Neighbours, fold
 from rag.prompt import triple_item
 from rag.statement import stated, widened
-from rag.types import Fact, GraphEvidence, Trace, Triple
+from rag.types import Bridge, Fact, GraphEvidence, Step, Trace, Triple
 from ui import text as words
+from ui.views import chunks, marks
 from ui.views.markup import (
     bdi,
     clean,
@@ -30,10 +31,13 @@ from ui.views.markup import (
     empty,
     esc,
     leave_out,
+    licence_link,
     name,
     page_button,
+    page_label,
     plural,
     shorten,
+    tag_chip,
     tags_by_item,
 )
 
@@ -53,6 +57,7 @@ DASHES: dict[str, tuple[int, ...]] = {
     "page not retrieved": (4, 4),
     "entity too short": (1, 4),
     "duplicate": (9, 3, 2, 3),
+    "bridge": (3, 2),
     "neighbour": (),
 }
 """Layer of the drawing -> dash pattern of its edges, in pixels; ``sent`` is twice as thick as ``neighbour``."""
@@ -74,16 +79,23 @@ def render(trace: Trace | None, corpus: Corpus) -> str:
     if found is None or trace.prompt is None:
         return column("graph", "Graph", total, empty(words.WAITING["graph"]))
     dropped = sum(found.rejected_counts.values())
-    sent = sum(item_of(fact) in trace.prompt.tags.values() for fact in found.facts)
-    left = len(found.facts) - sent
-    parts = (f"{plural(sent, 'fact')} sent", f"{left:,} left out" if left else "", f"{dropped:,} dropped")
+    items = set(trace.prompt.tags.values())
+    sent = sum(item_of(fact) in items for fact in found.facts)
+    bridged = sum(bridge.hit.item_id in items for bridge in found.bridges)
+    left = len(found.facts) + len(found.bridges) - sent - bridged
+    parts = (
+        plural(sent, "fact") + (f" and {plural(bridged, 'bridged passage')}" if bridged else "") + " sent",
+        f"{left:,} left out" if left else "",
+        f"{dropped:,} dropped",
+    )
     count = " · ".join(part for part in parts if part)
-    if not found.entities and not found.rejected:
+    if not found.entities and not found.rejected and not found.bridges:
         return column("graph", "Graph", count, empty(words.NOTHING["graph"]) + _mode(found))
     body = (
         _entities(found, trace, corpus)
         + _drawing(found, trace, corpus)
         + _kept(found, trace, corpus)
+        + _bridges(found, trace, corpus)
         + _mode(found)
         + _dropped(found, corpus)
     )
@@ -101,7 +113,7 @@ def item_of(fact: Fact) -> str:
 def _entities(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
     chips = "".join(f"<li>{_chip(n, entity, corpus)}</li>" for n, entity in enumerate(found.entities))
     shown = f'<ul class="fb-entities" aria-label="Entities in the question">{chips}</ul>' if chips else ""
-    none = f'<p class="fb-hint">{esc(words.NO_FACT)}</p>' if not found.facts else ""
+    none = f'<p class="fb-hint">{esc(words.NO_FACT)}</p>' if found.entities and not found.facts else ""
     return _question(trace, corpus) + shown + none
 
 
@@ -240,11 +252,13 @@ def payload(found: GraphEvidence, trace: Trace, corpus: Corpus) -> dict[str, Any
     edges = [
         _edge(nodes, fact.triple_ids[0], kind, corpus, tags.get(item_of(fact), "")) for fact, kind in drawn(found, tags)
     ]
+    for bridge in found.bridges:
+        edges += _way_drawn(bridge, nodes, {edge["id"] for edge in edges}, tags, corpus)
     for number, entity in enumerate(found.entities):
         _node(nodes, entity, f"q:{number}")
     for node in nodes.values():
         node["matched"] = node["id"] in matched
-    on = ["sent", "left out", "neighbour", *(() if found.facts else found.rejected_counts)]
+    on = ["sent", "left out", "bridge", "neighbour", *(() if found.facts else found.rejected_counts)]
     return {"nodes": list(nodes.values()), "edges": edges, "on": on, "dashes": DASHES}
 
 
@@ -297,6 +311,44 @@ def _edge(nodes: dict[str, dict[str, Any]], triple_id: int, kind: str, corpus: C
     }
 
 
+def _way_drawn(
+    bridge: Bridge, nodes: dict[str, dict[str, Any]], known: set[str], tags: Mapping[str, str], corpus: Corpus
+) -> Iterator[dict[str, Any]]:
+    """The way to a bridge as edges, passages being nodes; what is drawn already is not drawn again."""
+    for before, step in pairwise(bridge.path):
+        if step.triple_id is None:
+            continue
+        triple_id, stops = step.triple_id, (before, step)
+        if all(stop.kind == "entity" for stop in stops):
+            edge = _edge(nodes, triple_id, "bridge", corpus)
+            if edge["id"] not in known:
+                yield edge
+            continue
+        ends = [_stop(nodes, stop, triple_id, tags, corpus) for stop in stops]
+        item, told = triple_item(triple_id), _told_name(corpus.triples[triple_id].relation)
+        yield {
+            # A fact that is drawn keeps its own edge.
+            "id": f"{item}:{ends[1]}" if item in known else item,
+            "from": ends[0],
+            "to": ends[1],
+            "label": "",
+            "title": f"bridge: stated there ({shorten(told, MAX_TITLE_CHARS)})",
+            "kind": "bridge",
+        }
+
+
+def _stop(nodes: dict[str, dict[str, Any]], stop: Step, triple_id: int, tags: Mapping[str, str], corpus: Corpus) -> str:
+    """The node of a stop on a way, which stands in the triple or holds it."""
+    if stop.kind == "entity":
+        end = "s" if node_id(stop.name) == node_id(corpus.triples[triple_id].subject) else "o"
+        return _node(nodes, stop.name, f"{end}:{triple_id}")
+    key, tag = node_id(f"chunk {stop.name}"), tags.get(stop.name, "passage")
+    place = page_label(corpus.pages[corpus.chunks[stop.name].page_id], corpus)
+    title = _told_name(shorten(f"{tag}: passage of {place}", 300))
+    nodes.setdefault(key, {"id": key, "ref": "", "label": tag, "title": title, "matched": False})
+    return key
+
+
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
@@ -321,6 +373,52 @@ def _kept(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
         f'<table class="fb-table fb-facts"><caption class="fb-sr">Facts in the prompt</caption>{head}'
         f"<tbody>{''.join(rows)}</tbody></table>"
     )
+
+
+def _bridges(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
+    """The passages that the walk brought in, each under the way to it."""
+    if not found.bridges:
+        return ""
+    tags, stems = tags_by_item(trace.prompt), marks.question_stems(trace.question)
+    best = chunks.best_scores(bridge.hit for bridge in found.bridges)
+    rows = []
+    for number, bridge in enumerate(found.bridges, len(found.facts) + 1):
+        chunk = corpus.chunks[bridge.hit.item_id]
+        page, tag = corpus.pages[chunk.page_id], tags.get(chunk.id, "")
+        badge = f'<span class="fb-tag graph">{esc(tag)}</span>' if tag else '<span class="fb-tag none">left out</span>'
+        taken = marks.cited_spans(chunk.text, marks.cited_sentences(trace, chunk.id))
+        short = None if page.document == page.id else f"p. {page.number}"
+        rows.append(
+            f'<tr class="fb-item graph{"" if tag else " left-out"}" data-item="{esc(chunk.id)}" tabindex="-1">'
+            f'<td>{badge}</td><td><p class="fb-way">{_way(bridge, tags, corpus)}</p><p class="fb-passage" dir="auto">'
+            f"{marks.marked(chunk.text, stems, taken, 'graph')}</p>{chunks.ranks(bridge.hit, best)}</td>"
+            f"<td>{page_button(page, corpus, chunk.id, short)}{licence_link(page, corpus)}"
+            f"{leave_out(chunk.id, f'G{number}', chunk.id in trace.excluded)}</td></tr>"
+        )
+    head = "<thead><tr><th scope=col>tag</th><th scope=col>bridged passage</th><th scope=col>from</th></tr></thead>"
+    return (
+        f'<table class="fb-table fb-facts fb-bridges"><caption class="fb-hint">{esc(words.BRIDGES)}</caption>{head}'
+        f"<tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def _way(bridge: Bridge, tags: Mapping[str, str], corpus: Corpus) -> str:
+    """The stops from the question to a passage; what links two opens the sentence that says so."""
+    stops = []
+    for number, step in enumerate(bridge.path):
+        if step.triple_id is not None:
+            relation = corpus.triples[step.triple_id].relation.strip() or "…"
+            stops.append(
+                f'<button type="button" class="fb-relation" data-said="{triple_item(step.triple_id)}"'
+                f' aria-expanded="false" title="the sentence that says so">{name(relation)}</button>'
+            )
+        if step.kind == "entity":
+            stops.append(f"<b>{name(step.name)}</b>" if number == 0 else name(step.name))
+        elif number + 1 < len(bridge.path):
+            stops.append(f"passage {tag_chip(tags[step.name], step.name)}" if step.name in tags else "a passage")
+        else:
+            stops.append("this passage")
+    return ' <span class="fb-arrow" aria-hidden="true">→</span> '.join(stops)
 
 
 def _fact(fact: Fact, corpus: Corpus) -> str:
@@ -469,40 +567,49 @@ def around(found: Neighbours, corpus: Corpus, matched: Iterable[str]) -> str:
 
 def _mode(found: GraphEvidence) -> str:
     """Where this answer's facts may come from, and a question about the other way."""
-    here, other = words.GRAPH_MODES[found.mode], other_of(found.mode)
+    asks = " ".join(
+        f'<button type="button" class="fb-link" data-other-mode="{esc(other)}" aria-expanded="false">'
+        f"What would “{esc(words.GRAPH_MODES[other])}” have sent?</button>"
+        for other in others(found.mode)
+    )
     return (
-        f'<div class="fb-mode"><p>Facts from <b>{esc(here)}</b>. <button type="button" class="fb-link"'
-        f' data-other-mode="{esc(other)}" aria-expanded="false">What would “{esc(words.GRAPH_MODES[other])}” have sent?'
-        f"</button></p><div data-graph-other></div></div>"
+        f'<div class="fb-mode"><p>Facts from <b>{esc(words.GRAPH_MODES[found.mode])}</b>. {asks}</p>'
+        f"<div data-graph-other></div></div>"
     )
 
 
-def other_of(mode: str) -> str:
-    """The other graph mode."""
-    return next(other for other in words.GRAPH_MODES if other != mode)
+def others(mode: str) -> tuple[str, ...]:
+    """The other graph modes."""
+    return tuple(other for other in words.GRAPH_MODES if other != mode)
 
 
-def other_mode(trace: Trace, corpus: Corpus, mode: str, facts: Sequence[Fact]) -> str:
+def other_mode(trace: Trace, corpus: Corpus, mode: str, there: GraphEvidence) -> str:
     """What the lookup in another mode, just made, would have put into the prompt, against what this answer got.
 
     Args:
         trace: the answer.
         corpus: where the triples are.
         mode: the other mode.
-        facts: what would have been sent.
+        there: what would have been sent.
     """
     tags = tags_by_item(trace.prompt)
-    found = trace.evidence.graph.facts if trace.evidence.graph else ()
-    here = {fold(fact.text): fact for fact in found if item_of(fact) in tags}
-    there = {fold(fact.text): fact for fact in facts}
-    come = [fact for key, fact in there.items() if key not in here]
-    go = [fact for key, fact in here.items() if key not in there]
+    found = trace.evidence.graph
+    here = {fold(fact.text): fact for fact in (found.facts if found else ()) if item_of(fact) in tags}
+    then = {fold(fact.text): fact for fact in there.facts}
+    come = [fact for key, fact in then.items() if key not in here]
+    go = [fact for key, fact in here.items() if key not in then]
     label = words.GRAPH_MODES[mode]
     told = (
-        f"Looked up just now: “{label}” would have sent {plural(len(facts), 'fact')} instead of {len(here):,}; "
+        f"Looked up just now: “{label}” would have sent {plural(len(there.facts), 'fact')} instead of {len(here):,}; "
         f"{len(here) - len(go):,} the same, {len(come):,} new, {len(go):,} gone."
     )
+    held = [b for b in (found.bridges if found else ()) if b.hit.item_id in tags]
+    if there.bridges or held:
+        told += f" Bridged passages: {len(there.bridges)} instead of {len(held)}."
     groups = _compared("new", come, corpus) + _compared("gone", go, corpus)
+    groups += _bridged("bridged passages", there.bridges, corpus) + _bridged(
+        "bridges gone", held, corpus, there.bridges
+    )
     head = "<thead><tr><th scope=col>fact</th><th scope=col>from</th></tr></thead>"
     table = (
         f'<div class="fb-scroll" tabindex="0" role="region" aria-label="Differences, scrollable">'
@@ -524,6 +631,18 @@ def _compared(what: str, facts: Sequence[Fact], corpus: Corpus) -> str:
         if rows
         else ""
     )
+
+
+def _bridged(what: str, bridges: Sequence[Bridge], corpus: Corpus, but: Sequence[Bridge] = ()) -> str:
+    """Passages by their first words, without those of ``but``."""
+    known = {bridge.hit.item_id for bridge in but}
+    listed = [corpus.chunks[b.hit.item_id] for b in bridges if b.hit.item_id not in known]
+    rows = "".join(
+        f"<tr><td>{bdi(shorten(chunk.text))}</td><td>{page_button(corpus.pages[chunk.page_id], corpus, chunk.id)}</td></tr>"
+        for chunk in listed
+    )
+    head = f'<tr><th colspan="2" scope="rowgroup">{esc(what)} <b>{len(listed)}</b></th></tr>'
+    return f"<tbody>{head}{rows}</tbody>" if rows else ""
 
 
 def mode_set(mode: str) -> str:
