@@ -344,7 +344,7 @@ def test_the_card_offers_the_languages_that_are_here() -> None:
     assert "<b data-languages-told>German</b>" in several and several.count(" checked") == 1
     alone = view.upload(Limits(), True, [".pdf"], Offer(("eng",), "Tesseract has no <b>."))
     assert "checkbox" not in alone and "English" in alone and "Tesseract has no &lt;b&gt;." in alone
-    assert words.NO_SCANS in view.upload(Limits(), True, [".pdf"], Offer((), "Nothing."))
+    assert "read here, only PDFs with a text layer" in view.upload(Limits(), True, [".pdf"], Offer((), "Nothing."))
 
 
 def test_one_waits_for_the_other_and_can_stop(small: Corpus, temporary: Path) -> None:

@@ -16,7 +16,7 @@ from rag.ingest.report import PageReport
 from rag.types import Chunk, Crop, Page, Progress, Region, Triple
 from ui import text as words
 from ui.views import marks
-from ui.views.crops import by_model
+from ui.views.crops import by_model, continues
 from ui.views.markup import (
     bdi,
     data_uri,
@@ -383,27 +383,35 @@ def _picture(corpus: Corpus, shown: Page, regions: Sequence[Region]) -> str:
     if not shown.image:
         return f'<p class="fb-hint">{esc(words.NO_IMAGE)}</p><p class="fb-page-text" dir="auto">{esc(corpus.page_text(shown.id))}</p>'
     largest_first = sorted(regions, key=lambda r: -(r.bbox[2] - r.bbox[0]) * (r.bbox[3] - r.bbox[1]))
-    shapes = "".join(_shape(region, shown.width_pt / USUAL_WIDTH_PT) for region in largest_first)
+    turn = marks.turn(corpus.words_on(shown.id), corpus.page_text(shown.id))
+    shapes = "".join(_shape(region, shown.width_pt / USUAL_WIDTH_PT, turn) for region in largest_first)
     alt = esc(f"Picture of {page_label(shown, corpus)}")
-    return (
-        f'<div class="fb-paper"><img src="{data_uri(corpus.image_path(shown.image))}" alt="{alt}">'
-        f'<svg viewBox="0 0 {shown.width_pt:g} {shown.height_pt:g}" preserveAspectRatio="none" aria-hidden="true">{shapes}</svg></div>'
+    picture = (
+        f'<img src="{data_uri(corpus.image_path(shown.image))}" alt="{alt}">'
+        f'<svg viewBox="0 0 {shown.width_pt:g} {shown.height_pt:g}" preserveAspectRatio="none" aria-hidden="true">{shapes}</svg>'
     )
+    if not turn:
+        return f'<div class="fb-paper">{picture}</div>'
+    size = f"--w:{shown.width_pt:g};--h:{shown.height_pt:g};--turn:{turn}deg"
+    side = "side" if turn % 180 else "over"
+    return f'<div class="fb-paper fb-turned {side}" style="{size}"><div>{picture}</div></div>'
 
 
-def _shape(region: Region, scale: float) -> str:
-    """A region and its letters, which are as large on a wide page as on a usual one."""
+def _shape(region: Region, scale: float, turn: int = 0) -> str:
+    """A region and its letters, which are as large on a wide page as on a usual one, and upright on one that is shown turned by
+    ``turn`` degrees."""
     x0, y0, x1, y1 = region.bbox
     group = _GROUP_OF.get(region.kind, "other")
     letters = GROUPS[group].letters
     width, height = scale * (4.3 * len(letters) + 4), scale * 9
     left = max(0.0, x0 - width)
+    upright = f'<g transform="rotate({-turn} {left + width / 2:.1f} {y0 + height / 2:.1f})">' if turn else ""
     return (
         f'<g class="k-{group}" data-region="{esc(region.id)}"><title>{esc(region.kind)}</title>'
         f'<rect x="{x0:.1f}" y="{y0:.1f}" width="{max(1.0, x1 - x0):.1f}" height="{max(1.0, y1 - y0):.1f}"/>'
-        f'<rect class="letters" x="{left:.1f}" y="{y0:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+        f'{upright}<rect class="letters" x="{left:.1f}" y="{y0:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
         f'<text x="{left + width / 2:.1f}" y="{y0 + 0.76 * height:.1f}" font-size="{scale * 7:.1f}" text-anchor="middle">'
-        f"{esc(letters)}</text></g>"
+        f"{esc(letters)}</text></g>{'</g>' if turn else ''}"
     )
 
 
@@ -445,7 +453,8 @@ def _crop(corpus: Corpus, crop: Crop) -> str:
         read = f'<details class="fb-read-off"><summary>read-off text</summary><pre dir="auto">{text}</pre></details>'
     return (
         f'<li><button type="button" class="fb-crop" data-crop="{esc(crop.id)}" aria-label="Open {esc(crop.id)} in full">'
-        f'{_thumb(corpus, crop.image, 320)}</button><p class="fb-caption"><b>{crop.kind}</b> {caption}</p>{by_model(crop)}{read}</li>'
+        f'{_thumb(corpus, crop.image, 320)}</button><p class="fb-caption"><b>{crop.kind}</b> {caption}</p>'
+        f"{by_model(crop)}{continues(crop)}{read}</li>"
     )
 
 
@@ -568,7 +577,7 @@ def report(
     listed = sorted(pages, key=lambda page: page.status == "ok")[:MAX_REPORTED]
     rows = "".join(
         f'<tr class="{page.status}"><th scope="row">{name(titles.get(page.document, page.document))}</th><td>{page.number}</td>'
-        f"<td>{esc(_outcome(page))}</td><td>{bdi(page.note)}</td></tr>"
+        f"<td>{esc(_outcome(page))}{f'<small>{bdi(page.note)}</small>' if page.note else ''}</td></tr>"
         for page in listed
     )
     cut = f"{len(listed):,} of {len(pages):,} pages are listed; what could not be read comes first."
@@ -580,7 +589,7 @@ def report(
         f"{f'<ul class=fb-refused>{said}</ul>' if said else ''}"
         f"<details{' open' if counts['refused'] or counts['empty'] else ''}><summary>{esc(words.PER_PAGE)}</summary>"
         '<div class="fb-scroll" tabindex="0" role="region" aria-label="Report, scrollable"><table class="fb-table">'
-        "<thead><tr><th scope=col>document</th><th scope=col>page</th><th scope=col>outcome</th><th scope=col>what is missing, and why</th>"
+        "<thead><tr><th scope=col>document</th><th scope=col>page</th><th scope=col>what became of it</th>"
         f"</tr></thead><tbody>{rows}</tbody></table></div>{more}</details></section>"
     )
 

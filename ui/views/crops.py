@@ -96,7 +96,7 @@ def _item(hit: Fused, tag: str, best: Mapping[str, float], trace: Trace, corpus:
         f'<button type="button" class="fb-crop" data-crop="{esc(crop.id)}" aria-label="Open {alt}">'
         f'<img src="{uri}" width="{width}" height="{height}" alt="{alt}" loading="lazy" decoding="async"></button>'
         f'<p class="fb-caption" dir="auto" title="{esc(shorten(crop.caption, 600))}">{caption}</p>'
-        f"{by_model(crop, trace, MAX_CAPTION_CHARS)}"
+        f"{by_model(crop, trace, MAX_CAPTION_CHARS)}{continues(crop)}"
         f'<div class="fb-meta">{page_button(page, corpus, crop.id)}{licence_link(page, corpus)}'
         f"</div>{ranks(hit, best)}{_why(hit, crop, trace, corpus)}{_read_off(crop, trace)}</li>"
     )
@@ -109,6 +109,14 @@ def by_model(crop: Crop, trace: Trace | None = None, length: int = 1_000) -> str
     text = shorten(crop.model_caption, length)
     said = _marked(text, crop.id, trace) if trace else esc(text)
     return f'<p class="fb-caption" dir="auto"><small>by {name(crop.captioned_by)}:</small> {said}</p>'
+
+
+def continues(crop: Crop) -> str:
+    """A way to the first part of a table that goes on in this crop; nothing where there is none."""
+    if not crop.continues:
+        return ""
+    before = esc(crop.continues)
+    return f'<p class="fb-hint">{esc(words.CONTINUES)} <button type="button" class="fb-link" data-crop="{before}">{before}</button></p>'
 
 
 def _marked(text: str, crop_id: str, trace: Trace) -> str:
@@ -280,7 +288,7 @@ def full(
         f"{told}{asked}{_picture(crop, corpus, occlusion)}"
         f'<div class="fb-full-facts" tabindex="0" role="region" aria-label="About this crop">'
         f'<p class="fb-caption" dir="auto">{caption or f"<i>{esc(words.NO_CAPTION)}</i>"}</p>'
-        f"{by_model(crop, trace)}{facts}{read}</div></div>"
+        f"{by_model(crop, trace)}{continues(crop)}{facts}{read}</div></div>"
     )
 
 
