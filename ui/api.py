@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import gradio as gr
@@ -50,9 +51,9 @@ NO_MCP = (
 _log = logging.getLogger(__name__)
 
 
-def wire(handlers: Handlers, concurrency: int) -> None:
+def wire(handlers: Handlers, concurrency: int, page: gr.Blocks) -> None:
     """Add the endpoints to the page that is being built; before its events, so that no event has taken their names."""
-    endpoints = Endpoints(handlers)
+    endpoints = Endpoints(handlers, partial(_has_left, page))
     for endpoint in (endpoints.ask, endpoints.compare, endpoints.retrieve, endpoints.corpus_info):
         gr.api(endpoint, api_name=endpoint.__name__, concurrency_limit=concurrency)
 
@@ -65,17 +66,20 @@ def mcp_installed() -> bool:
     return found
 
 
-def _deadline() -> Callable[[], bool]:
-    """Asked whether a request has had its time: whoever sent it may have gone long ago, which nobody tells us."""
-    end = time.monotonic() + MAX_SECONDS
-    return lambda: time.monotonic() > end
+def _has_left(page: gr.Blocks, session: str) -> bool:
+    """Whether nobody listens to what runs for a session any more. Gradio marks it and lets it run on: it can stop between the
+    pieces of an answer, and these endpoints give theirs in one."""
+    running = [event for job in page._queue.active_jobs for event in job or () if event.session_hash == session]
+    return bool(running) and not any(event.alive for event in running)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """What the endpoints do. They know the operator's first corpus and no session's own."""
+    """What the endpoints do. They know the operator's first corpus and no session's own. ``has_left`` says whether the sender of a
+    session's requests has hung up, as far as anybody knows."""
 
     handlers: Handlers
+    has_left: Callable[[str], bool] = lambda session: False
 
     def ask(
         self,
@@ -110,7 +114,7 @@ class Endpoints:
                 self._corpus,
                 exclude=_names("exclude", exclude),
                 refill=_flag("refill", refill),
-                stopped=_deadline(),
+                stopped=self._stopped(request),
                 access=self._access(request),
             )
             return traces.dumps(_last(found))
@@ -138,7 +142,9 @@ class Endpoints:
             wanted = _names("systems", systems or STUDY), _names("generators", generators or [READER])
             cells = cells_of(*wanted, self.handlers.generators)
             states = _last(
-                compare.compare(asked, cells, self._corpus, stopped=_deadline(), access=self._access(request))
+                compare.compare(
+                    asked, cells, self._corpus, stopped=self._stopped(request), access=self._access(request)
+                )
             )
             return json.dumps(_report(asked, states, self._corpus), ensure_ascii=False)
 
@@ -181,6 +187,11 @@ class Endpoints:
     @property
     def _corpus(self) -> Corpus:
         return self.handlers.shelf.default
+
+    def _stopped(self, request: gr.Request) -> Callable[[], bool]:
+        """Asked whether a request has had its time, or nobody waits for it any more (of MCP's clients we aren't told)."""
+        end, session = time.monotonic() + MAX_SECONDS, str(request.session_hash)
+        return lambda: time.monotonic() > end or self.has_left(session)
 
     def _access(self, request: gr.Request) -> Access:
         """The operator's keys alone, and a spending cap of its own: whoever knows the name of a visitor's session gets neither the

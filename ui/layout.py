@@ -76,7 +76,7 @@ def build(handlers: Handlers, settings: Settings, uploads: Uploads | None = None
     corpus, specs = handlers.shelf.default, list(handlers.generators.values())
     with gr.Blocks(title=words.TITLE, fill_width=True, analytics_enabled=False) as page:
         top = corpus_tab.header(handlers)
-        api.wire(handlers, settings.concurrency)
+        api.wire(handlers, settings.concurrency, page)
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Explore", id="explore"):
                 explored = explore.build(handlers, specs, settings.concurrency, page)

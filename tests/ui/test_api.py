@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
@@ -28,13 +29,16 @@ from rag.generators.access import Access
 from rag.generators.registry import GENERATORS
 from rag.generators.spec import Call
 from rag.keys import SessionKeys
+from rag.settings import Settings
 from rag.systems import SYSTEMS
-from rag.types import Delta, Trace
+from rag.types import Delta, Prompt, Trace
 from tests.scripted import DONE, Scripted, scripted
-from tests.ui.conftest import ROOT, Server
+from tests.ui.conftest import ROOT, Server, free_port
 from ui import api
 from ui.api import Endpoints
 from ui.handlers import KNOBS, OUTPUTS, Handlers
+from ui.keydesk import KeyDesk
+from ui.layout import build, launch_options
 from ui.shelf import Shelf
 from ui.text import EXAMPLES
 
@@ -276,6 +280,37 @@ def test_a_visitors_key_and_allowance_are_out_of_reach(small: Corpus, monkeypatc
     endpoints(small, generators={spec.name: spec}, access=access).ask(request("a"), QUESTION, generator=spec.name)
     assert used[1] == "sk-" + "o" * 40
     assert budget.spent("a")[0] == 0.0 < budget.spent("api a")[0]
+
+
+@pytest.mark.browser
+def test_a_generator_is_stopped_when_its_client_hangs_up(small: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it were not, it would write on for ever."""
+    monkeypatch.setattr(api, "MAX_SECONDS", float("inf"))
+    begun, closed = threading.Event(), threading.Event()
+
+    class Endless:
+        def stream(self, prompt: Prompt) -> Iterator[Delta]:
+            try:
+                while not closed.wait(0.01):
+                    begun.set()
+                    yield Delta("word ")
+            finally:
+                closed.set()
+
+    spec = replace(GENERATORS["extractive"], name="endless", maker=lambda spec, call: Endless())
+    handlers, settings = Handlers(Shelf(small), {"endless": spec}), Settings()
+    options = launch_options(settings, KeyDesk(SessionKeys(), ())) | {"server_port": free_port(), "mcp_server": False}
+    page = build(handlers, settings)
+    try:
+        _, url, _ = page.launch(**options, prevent_thread_lock=True, quiet=True)
+        asked = {"data": [QUESTION, "+both", "endless", None, False, None]}
+        event = httpx.post(f"{url}gradio_api/call/ask", json=asked).json()["event_id"]
+        with httpx.stream("GET", f"{url}gradio_api/call/ask/{event}") as reply:
+            assert reply.status_code == 200 and begun.wait(60) and not closed.is_set()
+        assert closed.wait(60)
+    finally:
+        closed.set()
+        page.close()
 
 
 def test_without_the_package_the_page_says_so_and_serves(
