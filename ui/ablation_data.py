@@ -202,9 +202,11 @@ def _panels(
                 found = _of_run(source, judge, filters, label, corpora.get(source.run.corpus_id))
                 parts.setdefault(judge, []).append(found)
     ordered = sorted(parts, key=lambda judge: judge == OFFLINE)
-    return [_merged(_TITLES.get(judge, f"Judged by {judge}"), parts[judge]) for judge in ordered if parts[judge]]
+    panels = [_merged(_TITLES.get(judge, f"Judged by {judge}"), parts[judge]) for judge in ordered if parts[judge]]
+    return [panel for panel in panels if any(getattr(panel, name) for name in _ROWS)]
 
 
+_ROWS = tuple(name for name in Panel.__slots__ if name not in ("title", "judge"))
 _TITLES = {STUDY_JUDGE: "Judged by language models", OFFLINE: "Judged offline"}
 
 
@@ -277,8 +279,7 @@ def _recovered(
 
 
 def _merged(title: str, parts: Sequence[Panel]) -> Panel:
-    several = [field for field in Panel.__slots__ if field not in ("title", "judge")]
-    joined = {name: tuple(row for part in parts for row in getattr(part, name)) for name in several}
+    joined = {name: tuple(row for part in parts for row in getattr(part, name)) for name in _ROWS}
     return Panel(title, "; ".join(dict.fromkeys(part.judge for part in parts)), **joined)
 
 

@@ -46,11 +46,10 @@ def opened(page: Page) -> Page:
 
 
 def drawn(page: Page) -> None:
-    """Bring every chart into sight and wait until it is drawn."""
-    for box in page.locator(".fb-chart").all():
-        box.scroll_into_view_if_needed()
+    """Wait until every chart is drawn: those out of sight are, too, when there is time."""
     page.wait_for_function(
-        "document.querySelectorAll('.fb-chart').length === document.querySelectorAll('.fb-chart[data-drawn]').length"
+        "document.querySelectorAll('.fb-chart').length === document.querySelectorAll('.fb-chart[data-drawn]').length",
+        timeout=120_000,
     )
 
 
@@ -105,6 +104,36 @@ def test_charts_go_out_as_png_and_svg_and_tables_as_csv(window: Visit, tmp_path:
     assert rows[1]["system"] == "'+KG" and rows[2]["input_tokens_per_question"] == "9477.0"
 
 
+def test_every_chart_and_every_table_can_be_taken_away(window: Visit, tmp_path: Path) -> None:
+    page = window.page
+    drawn(page)
+    taken = []
+    for card in page.locator(".fb-chart-card").all():
+        for form in ("PNG", "SVG"):
+            with page.expect_download() as waiting:
+                card.get_by_role("button", name=form).click()
+            waiting.value.save_as(file := tmp_path / waiting.value.suggested_filename)
+            taken.append(file.name)
+            if form == "PNG":
+                assert len(Image.open(file).convert("RGB").getcolors(1 << 20) or []) > 20, file.name
+            else:
+                drawing = file.read_text("utf-8")
+                assert drawing.startswith("<svg") and "var(--" not in drawing and drawing.count("<text") > 2, file.name
+    for table in page.locator("#abl-tables .fb-abl-table").all():
+        with page.expect_download() as waiting:
+            table.get_by_role("link").click()
+        waiting.value.save_as(file := tmp_path / waiting.value.suggested_filename)
+        taken.append(file.name)
+        rows = list(csv.reader(io.StringIO(file.read_text("utf-8-sig"))))
+        assert len(rows) == 1 + table.locator("tbody tr").count() or "table-2" in file.name, file.name
+        assert all(not cell.startswith(("=", "+", "@")) for row in rows for cell in row), file.name
+    assert len(taken) == len(set(taken)) and {
+        "fusebox-given-2.csv",
+        "fusebox-origins-2.csv",
+        "fusebox-errors-2.svg",
+    } <= set(taken)
+
+
 def test_filters_redraw(window: Visit) -> None:
     page = window.page
     before = page.locator(".fb-chart").count()
@@ -117,6 +146,16 @@ def test_filters_redraw(window: Visit) -> None:
     expect(page.locator(".fb-chart")).to_have_count(before)
     drawn(page)
     expect(page.locator("[data-name=figure-3]")).to_contain_text("9,477")
+    bars = page.locator("[data-name=accuracy-text-1] g.points path")
+    expect(bars).to_have_count(16)
+    tick(page, "systems", "+KG")
+    expect(bars).to_have_count(4)
+    page.locator("#ablation-generators input").click()
+    page.get_by_role("option", name="GPT-4o-mini").click()
+    expect(bars).to_have_count(1)
+    expect(page.locator("#abl-accuracy")).not_to_contain_text("Judged offline")
+    tick(page, "systems", "+KG")
+    expect(bars).to_have_count(4)
 
 
 def test_a_cell_opens_its_questions_and_a_question_opens_in_explore(window: Visit) -> None:
@@ -160,12 +199,22 @@ def choose(page: Page, generator: str) -> None:
 
 def test_a_run_is_started_watched_and_joins_the_charts(window: Visit) -> None:
     page = window.page
+    page.get_by_role("button", name="Start a run").click()
+    study = page.locator("#ablation-run-judges label").filter(has_text="the study's")
+    expect(study).to_contain_text("needs DEEPSEEK_API_KEY and ANTHROPIC_API_KEY")
+    expect(study.locator("input")).to_be_disabled()
+    page.click("#ablation-start")
+    told = page.locator("#ablation-progress [role=alert]")
+    expect(told).to_contain_text("There is no question to run")
+    page.get_by_role("button", name="Start a run").click()
     choose(page, "Extractive reader")
+    expect(told).to_have_count(0)
     page.click("#ablation-start")
     expect(page.locator("#ablation-progress")).to_contain_text("is complete: 30 results", timeout=120_000)
     expect(page.locator("#ablation-sources .token")).to_have_count(3)
     expect(page.locator("#abl-table-2-2")).to_contain_text("unanswerable: Extractive reader")
     expect(page.locator("#ablation-start")).to_be_visible()
+    expect(page.locator("#ablation-runs")).not_to_contain_text("unanswerable: Extractive reader")
 
 
 def test_a_stopped_run_is_incomplete_and_in_no_chart_and_another_window_sees_it_too(
@@ -200,11 +249,23 @@ def test_no_serious_axe_violation_and_nothing_wider_than_a_phone(browser: Browse
     with visiting(browser, server.url, color_scheme=scheme, reduced_motion="reduce") as window:
         page = opened(window.open().page)
         page.get_by_role("button", name="Start a run").click()
+        # Nobody scrolls: every chart is there all the same, as for a print.
         drawn(page)
         assert serious(page) == []
-        page.evaluate("scrollTo(0, 0)")
         window.shot(f"ablation-{scheme}", full_page=True)
         page.set_viewport_size({"width": 390, "height": 844})
+        page.reload()
+        opened(page)
+        drawn(page)
+        tables = page.locator("#abl-tables details")
+        assert tables.count() > 10 and page.locator("#abl-tables details[open]").count() == 0
+        opened_one = page.locator("#abl-table-2-2 details")
+        opened_one.locator("summary").click()
+        tick(page, "types", "multi-hop")
+        expect(page.locator("#abl-table-2-2 thead")).not_to_contain_text("unanswerable")
+        expect(opened_one).to_have_attribute("open", "")
+        tick(page, "types", "multi-hop")
+        expect(page.locator("#abl-table-2-2 thead")).to_contain_text("unanswerable")
         drawn(page)
         page.wait_for_function(
             "[...document.querySelectorAll('.fb-chart .main-svg')].every((one) => one.clientWidth <= 390)"

@@ -75,7 +75,7 @@ def board(found: Board) -> str:
             f'<div class="fb-card fb-abl-told" role="status"><p class="fb-hint">{esc(words.ABLATION_NOTHING)}</p></div>'
         )
     sections = [
-        _section("accuracy", "Accuracy", *(_accuracy(n, panel) for n, panel in enumerate(found.panels))),
+        _section("accuracy", "Accuracy", *(_accuracy(n, panel) for n, panel in enumerate(found.panels) if panel.rows)),
         _section("cost", "Cost against accuracy", _grid(*(_cost(n, p, found) for n, p in enumerate(found.panels)))),
         _section("tokens", "Tokens and time", _grid(*_tokens(found))),
         _section("errors", "What became of the questions", _grid(*_errors(found))),
