@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.ui.conftest import Server, Visit, visiting
+from tests.ui.controls import number, radio
 from tests.ui.test_explore_browser import serious
 from ui import text as words
 
@@ -54,6 +55,7 @@ def test_four_cells_fill_with_reference_gold_and_differences(page: Page, visit: 
     expect(cells.nth(0)).to_contain_text("this system has no figures and tables")
     expect(cells.nth(3)).to_contain_text("gold figure: rank 1, sent")
     expect(cells.nth(3).locator(".fb-cmp-verdict")).to_have_text("Says something else than baseline.")
+    expect(page.locator(".fb-cmp-summary")).to_contain_text("Figures & tables made the answer right, for 307 tokens")
     expect(cells.nth(3).locator(".fb-cmp-evidence .visual .fb-tag").first).to_be_visible()
     colour = cells.nth(3).locator(".fb-cmp-evidence .visual h5").evaluate("one => getComputedStyle(one).color")
     assert colour == "rgb(189, 65, 12)"
@@ -62,6 +64,7 @@ def test_four_cells_fill_with_reference_gold_and_differences(page: Page, visit: 
 
 def test_a_question_of_the_set_is_picked_and_the_keyboard_compares(page: Page) -> None:
     picker = page.locator("#compare-picker input")
+    expect(picker).to_have_attribute("placeholder", "Pick a question, or type a part of one …")
     picker.click()
     picker.press_sequentially("How many subjects diagnosed")
     page.get_by_role("option").filter(has_text="How many subjects diagnosed").first.click()
@@ -70,6 +73,20 @@ def test_a_question_of_the_set_is_picked_and_the_keyboard_compares(page: Page) -
     page.wait_for_selector("[data-compare=done]")
     expect(page.locator(".fb-cmp-reference")).to_contain_text("1384")
     expect(page.locator("#answer [data-state=empty]")).to_be_attached()
+
+
+def test_explores_settings_are_used_and_named(page: Page, visit: Visit) -> None:
+    visit.page.get_by_role("tab", name="Explore").click()
+    number("#text-k", 1)(visit.page)
+    radio("#text-ranker", "BM25")(visit.page)
+    opened(page)
+    run(page, FIGURE_QUESTION)
+    expect(page.locator(".fb-cmp-settings")).to_contain_text("text ranker BM25, chunks 1, facts from retrieved pages")
+    expect(page.locator(".fb-cmp-cell").first.locator(".fb-cmp-evidence .text .fb-tag")).to_have_text(["T1"])
+    page.locator(".fb-cmp-cell").first.get_by_role("button", name="Open in Explore").click()
+    expect(page.locator("#answer [data-trace]")).to_be_visible()
+    expect(page.locator("#text-k input[type=number]")).to_have_value("1")
+    assert (visit.trace()["system"]["text_k"], visit.trace()["system"]["text_ranker"]) == (1, "bm25")
 
 
 def test_two_systems_of_choice_and_a_failing_row_that_fails_alone(page: Page) -> None:

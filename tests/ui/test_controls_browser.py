@@ -32,6 +32,7 @@ CONTROLS: list[tuple[str, Callable[[Page], None], dict[str, Any]]] = [
     ("bm25", settings(radio("#text-ranker", "BM25")), {"text_ranker": "bm25"}),
     ("chunks", number("#text-k", 6), {"text_k": 6}),
     ("graph mode", settings(radio("#graph-mode", "everywhere")), {"graph_mode": "open"}),
+    ("bridge", settings(radio("#graph-mode", "bridged")), {"graph_mode": "bridge"}),
     ("facts", number("#max-facts", 1), {"max_facts": 1}),
     ("visual ranker", settings(radio("#visual-ranker", "proxy")), {"visual_ranker": "proxy"}),
     ("fused", settings(radio("#visual-ranker", "fused")), {"visual_ranker": "fused"}),
@@ -87,6 +88,84 @@ def test_preset_and_switches_always_agree(visit: Visit) -> None:
     becomes("+KG", True, False)
     switch("graph")(page)
     becomes("baseline", False, False)
+
+
+# --- an answer from before the controls were moved ----------------------------------------------------------------------
+
+OUTDATED = "#answer [data-outdated]"
+
+
+@pytest.mark.parametrize(
+    ("there", "back", "told"),
+    [
+        (radio("#preset", "+KG"), radio("#preset", "+both"), "from +both, Extractive reader;"),
+        (switch("visual"), switch("visual"), "from +both, Extractive reader;"),
+        (radio("#generator", "Failing"), radio("#generator", "Extractive"), "from +both, Extractive reader;"),
+        (radio("#payload", "pixels"), radio("#payload", "auto"), "from +both, Extractive reader, visual payload auto;"),
+        (number("#text-k", 5), lambda page: page.click("#reset"), "from +both, Extractive reader, chunks 3;"),
+    ],
+    ids=["preset", "switch", "generator", "payload", "knob"],
+)
+def test_an_answer_says_that_the_settings_were_moved_until_they_are_put_back(
+    visit: Visit, there: Callable[[Page], None], back: Callable[[Page], None], told: str
+) -> None:
+    page = visit.page
+    visit.ask(TEXT_QUESTION)
+    expect(page.locator(OUTDATED)).to_be_hidden()
+    there(page)
+    expect(page.locator(OUTDATED)).to_have_text(f"This answer is {told} press Ask for the present settings.")
+    expect(page.locator("#fb-outdated-live")).to_have_text(page.locator(OUTDATED).inner_text())
+    back(page)
+    expect(page.locator(OUTDATED)).to_be_hidden()
+    expect(page.locator("#fb-outdated-live")).to_be_empty()
+
+
+def test_an_answer_to_another_question_says_so_until_it_is_asked(visit: Visit) -> None:
+    page = visit.page
+    visit.ask(TEXT_QUESTION)
+    page.fill("#question textarea", "What does one dose of the BCG vaccine cost?")
+    expect(page.locator(OUTDATED)).to_contain_text("is to the question asked before")
+    assert serious(page) == []
+    visit.ask()
+    expect(page.locator(OUTDATED)).to_be_hidden()
+    page.fill("#question textarea", "  What does one dose of the  BCG vaccine cost? ")
+    expect(page.locator(OUTDATED)).to_be_hidden()
+
+
+# --- by keyboard ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_link_skips_to_the_question_and_a_group_is_one_stop(visit: Visit) -> None:
+    page = visit.page
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the question")
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    page.keyboard.press("Enter")
+    expect(page.locator("#question textarea")).to_be_focused()
+    page.get_by_role("button", name="Switch between light and dark").focus()
+    where = "document.activeElement.closest('#question, #preset, #generator, #payload')?.id ?? ''"
+    stops: list[str] = []
+    while "question" not in stops and len(stops) < 60:
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate(where))
+    assert [stops.count(group) for group in ("preset", "generator", "payload")] == [1, 1, 1]
+    assert len(stops) <= 14
+
+
+def test_arrow_keys_choose_within_a_group(visit: Visit) -> None:
+    page = visit.page
+    group = page.get_by_role("radiogroup", name="System")
+    group.locator("input:checked").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#preset label.selected")).to_have_text("+multimodal")
+    expect(page.locator("#switch-graph input")).not_to_be_checked()
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#preset label.selected")).to_have_text("+KG")
+    page.get_by_role("radiogroup", name="Generator").locator("input:checked").focus()
+    page.keyboard.press("ArrowDown")
+    trace = visit.ask(TEXT_QUESTION)
+    assert trace["system"]["name"] == "+KG" and trace["generator"] == "llama-4-scout"
 
 
 def test_reset_brings_the_defaults_back(visit: Visit) -> None:

@@ -422,6 +422,24 @@ def test_the_graph_is_that_of_the_last_question(visit: Visit) -> None:
         expect(frame.locator("html")).to_have_attribute("data-names", re.compile(re.escape(entity)))
 
 
+@pytest.mark.parametrize("example", [0, 1, 4], ids=lambda number: words.EXAMPLES["demo"][number].kind)
+def test_no_name_in_the_drawing_is_cut_or_lies_on_another_on_a_phone(
+    browser: Browser, app: Server, example: int
+) -> None:
+    with visiting(browser, app.url, viewport={"width": 390, "height": 844}) as window:
+        window.open().ask(words.EXAMPLES["demo"][example].question)
+        window.graph_ready()
+        frame = next(f for f in window.page.frames if "fusebox/graph" in f.url)
+        width, height = frame.evaluate("[innerWidth, innerHeight]")
+        boxes = frame.evaluate("boxes()")
+        assert len(boxes) > 3
+        for left, top, right, bottom in boxes:
+            assert left >= 0 and top >= 0 and right <= width and bottom <= height
+        for one, other in itertools.combinations(boxes, 2):
+            apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+            assert apart, (one, other)
+
+
 def test_torch_is_not_loaded_by_the_page_and_its_first_answer(visit: Visit, app: Server) -> None:
     visit.ask(TEXT_QUESTION)
     loaded = Path(f"/proc/{app.process.pid}/maps").read_text()
@@ -451,7 +469,7 @@ def test_the_keyboard_reaches_everything_in_order(visit: Visit) -> None:
     page = visit.page
     visit.ask(TEXT_QUESTION)
     page.locator("#question textarea").focus()
-    expected = ["ask", "examples", "answer", "counters", "text", "graph", "visual", "prompt"]
+    expected = ["ask", "examples", "answer", "counters", "helped", "text", "graph", "visual", "prompt"]
     where = f"document.activeElement.closest('{', '.join(f'#{name}' for name in expected)}')?.id ?? ''"
     reached: list[str] = []
     while "prompt" not in reached and len(reached) < 200:

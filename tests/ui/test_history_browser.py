@@ -35,6 +35,7 @@ def test_an_earlier_answer_comes_back_with_its_settings(visit: Visit) -> None:
     expect(page.locator("#switch-graph input")).to_be_checked()
     expect(page.locator('#answer [data-state="abstained"]')).to_be_visible()
     expect(page.locator("#history .fb-count").first).to_have_text("2")
+    expect(page.locator("#history tbody tr").first).to_contain_text("Extractive reader")
 
 
 def test_a_trace_goes_out_and_comes_in_again_elsewhere(visit: Visit, tmp_path: Path) -> None:
