@@ -307,6 +307,7 @@ AS_WORDS = ", crops in words"
 NOTHING_ADDED = "Nothing was added to its prompt."
 GOLD_FOUND = "gold {kind}: rank {rank}, {sent}"
 GOLD_MISSED = "gold {kind}: missed, not among {listed}"
+GOLD_BRIDGED = ", but brought in by the graph as {tag}"
 GOLD_OFF = "gold {kind}: this system has no figures and tables"
 
 OWN_CORPUS = "Yours: {name}"

@@ -25,6 +25,14 @@ def all_found(ranks: Ranks, k: int) -> bool:
     return len(_within(ranks, k)) == len(ranks)
 
 
+def with_bridges(ranks: Ranks, bridged: Sequence[bool], k: int) -> Ranks:
+    """The ranks of the union of the first ``k`` of the text ranking and the chunks that the graph brought in: a source that was
+    ``bridged`` stands right after the ``k``."""
+    return [
+        k + 1 if brought and (rank is None or rank > k) else rank for rank, brought in zip(ranks, bridged, strict=True)
+    ]
+
+
 def reciprocal_rank(ranks: Ranks) -> float:
     """1 / rank of the first gold source, 0 where none was found (eq. 6: MRR is the mean); errors as ``recall_at``."""
     found = [rank for rank in _checked(ranks) if rank is not None]

@@ -50,7 +50,8 @@ class Gold:
     """One gold source and its place in the ranking of the branch that holds it.
 
     ``rank`` is that of the best item from the source, ``None`` where none is listed or the branch is off; ``state`` tells these
-    apart. ``item_id`` is that best item, ``sent`` whether any item from the source is in the prompt.
+    apart. ``item_id`` is that best item, ``sent`` whether any item from the source is in the prompt. ``bridged`` is the chunk in the
+    prompt that the graph brought in from a page that the text ranking missed.
     """
 
     source: str
@@ -59,6 +60,7 @@ class Gold:
     rank: int | None = None
     item_id: str = ""
     sent: bool = False
+    bridged: str = ""
 
 
 def load_questions(file: Path) -> tuple[Question, ...]:
@@ -185,7 +187,10 @@ def _locate(source: str, trace: Trace, corpus: Corpus) -> Gold:
     sent = set(trace.prompt.tags.values()) if trace.prompt else set()
     items = [(hit.rank, hit.item_id) for hit in found.hits if source_of(hit.item_id, branch, corpus) == source]
     if not items:
-        return Gold(source, branch, "missed")
+        graph = trace.evidence.graph
+        bridges = [bridge.hit.item_id for bridge in graph.bridges] if graph else []
+        brought = [chunk for chunk in bridges if chunk in sent and corpus.chunks[chunk].page_id == source]
+        return Gold(source, branch, "missed", bridged=next(iter(brought), ""))
     rank, item = min(items)
     return Gold(source, branch, "found", rank, item, any(listed in sent for _, listed in items))
 

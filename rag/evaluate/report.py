@@ -23,6 +23,7 @@ def render(run: Run, tables: Mapping[str, Any]) -> str:
             "Retrieval of pages, by their best passage (one gold page: precision at most 0.1)",
             _pages(tables["page_retrieval"]),
         ),
+        ("Retrieval of text alone, and of its first 3 with bridged passages: 5 documents", _bridged(tables)),
         ("Answers (share of n, 95% bootstrap interval)", _ablation(tables["ablation"])),
         ("Accuracy against the baseline, same questions (exact McNemar)", _differences(tables["differences"])),
         ("Answers and abstentions where all gold evidence was in the prompt", _given(tables["given_evidence"])),
@@ -107,6 +108,11 @@ def _retrieval(found: Mapping[str, Row]) -> list[list[str]]:
 def _pages(found: Mapping[str, Row]) -> list[list[str]]:
     names = ("precision_at_10", "recall_at_10")
     return _table([{"question_type": kind} | row for kind, row in found.items()], ("question_type", "n"), names)
+
+
+def _bridged(tables: Mapping[str, Any]) -> list[list[str]]:
+    names = ("all_found_at_3", "all_found_at_5", "all_found_bridged", "recall_bridged")
+    return _table(tables.get("bridged_retrieval", ()), ("system", "question_type", "n"), names)
 
 
 def _ablation(rows: Sequence[Row]) -> list[list[str]]:

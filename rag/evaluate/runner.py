@@ -381,7 +381,8 @@ class _Ranks:
                 found.append((None, "off"))
             else:
                 rank = self._ranking(trace, gold.branch).get(gold.source)
-                found.append((rank, "sent" if gold.sent else "found" if rank else "missed"))
+                place: Place = "sent" if gold.sent else "bridged" if gold.bridged else "found" if rank else "missed"
+                found.append((rank, place))
         return tuple(found)
 
     def of_pages(self, question: Question, trace: Trace) -> tuple[int | None, ...]:

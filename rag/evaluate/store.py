@@ -34,8 +34,9 @@ SHIPPED_RUN = ASSETS / "runs" / "demo-extractive.sqlite"
 FILE_NAME = "runs.sqlite"
 SUFFIX = ".sqlite"
 
-Place = Literal["sent", "found", "missed", "off"]
-"""Of a gold source: in the prompt; ranked but not sent; not found at the depth ranked; its branch is off."""
+Place = Literal["sent", "bridged", "found", "missed", "off"]
+"""Of a gold source: in the prompt; there because the graph brought it in (mode ``bridge``); ranked but not sent; not found at the depth
+ranked; its branch is off."""
 RunState = Literal["complete", "incomplete", "running"]
 Verdicts = Mapping[str, Mapping[str, bool | None]]
 """Judge -> metric (``accuracy``, ``faithfulness``, ``relevancy``) -> verdict; ``None`` is unparseable: it counts 0 and is counted."""

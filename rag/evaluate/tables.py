@@ -193,6 +193,35 @@ def page_retrieval(results: Iterable[Result]) -> dict[str, Row]:
     return found
 
 
+TEXT_BESIDE_BRIDGES = 3
+"""So many of the text ranking stand beside the bridges where both together are counted: with the two that there may be, 5 documents."""
+
+
+def bridged_retrieval(results: Iterable[Result]) -> tuple[Row, ...]:
+    """Text questions in systems whose graph brought gold sources in (graph mode ``bridge``): the text ranking alone at 3 and at 5, and
+    its first 3 with the bridges, at most 5 documents too. No rows where no graph brought any in.
+
+    Returns:
+        Rows with ``system``, ``question_type``, ``n`` and, each with ``_low`` and ``_high``, ``all_found_at_3``, ``all_found_at_5`` and
+        ``all_found_bridged``; the same of ``recall``.
+    """
+    ranked = [r for r in done(results) if r.ranks and "off" not in r.places and question_type(r) not in FIGURE_TYPES]
+    systems = {r.system for r in ranked if "bridged" in r.places}
+    rows = []
+    groups = _groups([r for r in ranked if r.system in systems], lambda r: r.system, question_type)
+    for (system, kind), group in sorted(groups.items(), key=lambda item: (item[0][0], _place(item[0][1]))):
+        once = _once(group)
+        row: Row = {"system": system, "question_type": kind, "n": len(once)}
+        k = TEXT_BESIDE_BRIDGES
+        union = [metrics.with_bridges(r.ranks, [place == "bridged" for place in r.places], k) for r in once]
+        for name, rule in (("all_found", metrics.all_found), ("recall", metrics.recall_at)):
+            for depth in (3, 5):
+                _with_interval(row, f"{name}_at_{depth}", [float(rule(r.ranks, depth)) for r in once])
+            _with_interval(row, f"{name}_bridged", [float(rule(ranks, k + 1)) for ranks in union])
+        rows.append(row)
+    return tuple(rows)
+
+
 def _once(group: Sequence[Result]) -> list[Result]:
     """Each question once, of the first system."""
     return list({r.question_id: r for r in group if r.system == group[0].system}.values())
@@ -262,12 +291,17 @@ def _mean_if_known(values: Sequence[float | None]) -> float | None:
     return mean(known) if known and len(known) == len(values) else None
 
 
+def _in_prompt(result: Result) -> set[str]:
+    """The places of a question's gold sources; what the graph brought in was sent like the rest."""
+    return {"sent" if place == "bridged" else place for place in result.places}
+
+
 def cause(result: Result, judge: str) -> str:
     """Which of ``CAUSES`` a result is, or ``unjudged``."""
     right = verdict(result, "accuracy", judge)
     if right is None:
         return "unjudged"
-    places = set(result.places)
+    places = _in_prompt(result)
     for name, holds in (
         ("right", right == 1.0),
         ("answered the unanswerable", not result.sources),
@@ -341,7 +375,7 @@ def given_evidence(results: Iterable[Result], judge: str | Sequence[str] | None 
     name = _judge_of("accuracy", everything, _chosen(everything, judge))
     rows = []
     for key, group in _by_condition(everything).items():
-        sent = [r for r in group if r.places and set(r.places) == {"sent"}]
+        sent = [r for r in group if _in_prompt(r) == {"sent"}]
         row = _condition(key) | {"n": len(group), "n_sent": len(sent), "judge": name}
         _with_interval(row, "abstained", [float(r.abstained) for r in group])
         _with_interval(row, "abstained_sent", [float(r.abstained) for r in sent])
@@ -355,6 +389,7 @@ def summary(results: Sequence[Result], judge: str | Sequence[str] | None = None)
     return {
         "retrieval": retrieval(results),
         "page_retrieval": page_retrieval(results),
+        "bridged_retrieval": bridged_retrieval(results),
         "ablation": ablation(results, judge),
         "differences": differences(results, judge),
         "given_evidence": given_evidence(results, judge),

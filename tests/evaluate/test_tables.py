@@ -209,3 +209,26 @@ def test_given_the_evidence():
 def test_tables_of_nothing_are_empty():
     found = tables.summary([])
     assert found["retrieval"] == {} and found["ablation"] == () and found["figure_protocols"]["pixel"]["n"] == 0
+
+
+def test_what_the_graph_brought_in_is_counted_apart_from_the_text_ranking():
+    other = replace(TWO, q="How many, and where?")
+    results = [
+        # One source first in the text ranking; the other nowhere, or too far down, and brought in by the graph.
+        result(TWO, system="+KG", ranks=(1, None), places=("sent", "bridged")),
+        result(other, system="+KG", ranks=(4, 2), places=("bridged", "sent")),
+        result(replace(TWO, q="When, and where?"), system="+KG", ranks=(1, 5), places=("sent", "found")),
+        result(TWO, ranks=(1, None), places=("sent", "missed")),
+    ]
+    (found,) = tables.bridged_retrieval(results)
+    assert (found["system"], found["question_type"], found["n"]) == ("+KG", "multihop", 3)
+    assert (found["all_found_at_3"], found["recall_at_3"]) == (0.0, 0.5)
+    assert (found["all_found_at_5"], found["recall_at_5"]) == (pytest.approx(2 / 3), pytest.approx(5 / 6))
+    assert (found["all_found_bridged"], found["recall_bridged"]) == (pytest.approx(2 / 3), pytest.approx(5 / 6))
+    # The text ranking's own figures know nothing of the graph, and what came through the graph was sent.
+    assert tables.retrieval(results)["multihop"]["all_found_at_3"] == 0.0
+    assert [tables.cause(r, "lexical") for r in results] == ["right"] * 4
+    wrong = replace(results[0], verdicts={"lexical": {"accuracy": False}})
+    assert tables.cause(wrong, "lexical") == "generator misread"
+    assert row(tables.given_evidence(results), system="+KG")["n_sent"] == 2
+    assert tables.bridged_retrieval(results[2:]) == ()

@@ -306,7 +306,9 @@ def _gold(gold: Gold, trace: Trace, marked: set[str], corpus: Corpus) -> str:
         "missed": words.GOLD_MISSED.format(kind=kind, listed=plural(len(hits), "crop" if crop else "chunk")),
         "off": words.GOLD_OFF.format(kind=kind),
     }[gold.state]
-    icon = _icon("gold" if gold.state == "found" else "missed")
+    if gold.bridged:
+        told = f"{told}{words.GOLD_BRIDGED.format(tag=tags_by_item(trace.prompt).get(gold.bridged, ''))}"
+    icon = _icon("gold" if gold.state == "found" or gold.bridged else "missed")
     place = esc(page_label(_page_of(gold.source, corpus), corpus))
     ranking = _ranks(hits, gold.branch, trace, marked)
     return f'<li class="{gold.branch} {gold.state}" title="{place}">{icon}<span>{esc(told)}</span>{ranking}</li>'
