@@ -69,12 +69,18 @@ def _add_ask(p: argparse.ArgumentParser) -> None:
     _add_knobs(p)
 
 
+_KNOB_HELP = {
+    "graph_mode": "graph facts of the retrieved pages (provenance, the study's), of all pages (open), or of the retrieved pages and those of "
+    "up to two passages that a walk over the graph brings in (bridge)"
+}
+
+
 def _add_knobs(p: argparse.ArgumentParser) -> None:
     knobs = p.add_argument_group("retrieval settings")
     for name, (low, high) in LIMITS.items():
         knobs.add_argument(f"--{name.replace('_', '-')}", type=int, metavar=f"{low}..{high}")
     for name, words in CHOICES.items():
-        knobs.add_argument(f"--{name.replace('_', '-')}", metavar="|".join(words))
+        knobs.add_argument(f"--{name.replace('_', '-')}", metavar="|".join(words), help=_KNOB_HELP.get(name))
 
 
 def _knobs(args: argparse.Namespace) -> dict[str, int | str]:

@@ -51,15 +51,15 @@ def test_ask_in_words_at_every_level(small_folder):
 
 
 def test_knobs_reach_the_request(small_folder):
-    done = rag("ask", "How many?", "--corpus", small_folder, "--json", "--text-k", 2, "--text-ranker", "dense", "--graph-mode", "open",
+    done = rag("ask", "How many?", "--corpus", small_folder, "--json", "--text-k", 2, "--text-ranker", "dense", "--graph-mode", "bridge",
                "--visual-ranker", "proxy", "--payload", "captions", "--max-facts", 1, "--exclude", "glioma_p001_c00")  # fmt: skip
     trace = traces.loads(done.stdout)
     system = trace.system
     assert (system.text_k, system.text_ranker, system.graph_mode, system.visual_ranker, system.payload, system.max_facts) == (
-        2, "dense", "open", "proxy", "captions", 1,
+        2, "dense", "bridge", "proxy", "captions", 1,
     )  # fmt: skip
     assert trace.excluded == ("glioma_p001_c00",)
-    assert len(trace.evidence.text.hits) == 2
+    assert len(trace.evidence.text.hits) == 2 and trace.evidence.graph.mode == "bridge"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from rag.generators.registry import GENERATORS
 from rag.pipeline import MAX_QUESTION_CHARS
 from rag.systems import CHOICES, LIMITS, SYSTEMS, tuned
 
-SYSTEM = tuned(SYSTEMS["+KG"], text_k=7, graph_mode="open", max_facts=0, payload="pixels", fusion="borda")
+SYSTEM = tuned(SYSTEMS["+KG"], text_k=7, graph_mode="bridge", max_facts=0, payload="pixels", fusion="borda")
 
 
 def test_a_link_is_followed_to_the_letter() -> None:

@@ -12,14 +12,20 @@ from hypothesis import strategies as st
 
 from rag import branches, prompt, trace
 from rag.branches import MAX_BRIDGES, Query
+from rag.compare import Added, added
 from rag.corpus import Corpus
+from rag.evaluate.questions import Question, locate
 from rag.explain import explain
+from rag.generators.extractive.evidence import units
 from rag.generators.registry import GENERATORS
 from rag.graph import Graph
+from rag.influence import influence
 from rag.pipeline import ask, ask_again
 from rag.systems import SYSTEMS, tuned
 from rag.types import Bridge, Step, Trace, Triple
 from rag.walk import DAMPING, TOLERANCE, Walk, pagerank, transitions
+from ui.views import page as page_view
+from ui.views.markup import left_out_tags
 
 BRIDGE = tuned(SYSTEMS["+KG"], graph_mode="bridge")
 READER = GENERATORS["extractive"]
@@ -202,6 +208,37 @@ def test_the_full_trail_tells_the_way(demo: Corpus) -> None:
     assert "mode bridge" in told and f"{MAX_BRIDGES} bridged passages" in explain(shown, 1)
     for bridge in bridges_of(shown):
         assert " > ".join(step.name for step in bridge.path) in told and "walk rank" in told
+
+
+def test_what_follows_knows_a_bridge_as_graph_evidence(demo: Corpus) -> None:
+    shown = last(QUESTION, demo)
+    *_, usual = ask(QUESTION, SYSTEMS["baseline"], READER, demo)
+    assert shown.prompt is not None
+    tags = {item: tag for tag, item in shown.prompt.tags.items()}
+    first = chunk_ids(shown)[0]
+    assert Added("graph", tags[first], first) in added(shown, usual)
+    page = demo.chunks[first].page_id
+    question = Question(QUESTION, (page,), "1384; 1186", "multihop", "demo_multihop")
+    (gold,) = locate(question, shown, demo)
+    assert (gold.state, gold.rank, gold.sent, gold.bridged) == ("missed", None, False, first)
+    (gold,) = locate(question, usual, demo)
+    assert (gold.state, gold.bridged) == ("missed", "")
+    boxes = [box for box in page_view.boxes(shown, demo, page) if box.item_id == first]
+    assert boxes and {(box.branch, box.label, box.sent) for box in boxes} == {("graph", tags[first], True)}
+    without = last(QUESTION, demo, (first,))
+    assert left_out_tags(without) == {first: tags[first]}
+    measured = [one.item_id for *_, known in [tuple(influence(shown, READER, demo))] for one in known]
+    assert measured == list(shown.prompt.tags.values())
+
+
+def test_the_reader_takes_an_answer_from_a_bridge_and_cites_it(demo: Corpus) -> None:
+    shown = last(QUESTION, demo)
+    assert shown.prompt is not None
+    chunk = chunk_ids(shown)[0]
+    alone = tuple(s for s in shown.prompt.segments if s.kind in ("instruction", "question") or s.item_id == chunk)
+    (tag,) = [s.tag for s in alone if s.item_id == chunk]
+    read = units(replace(shown.prompt, segments=alone))
+    assert len(read) > 1 and {unit.tag for unit in read} == {tag} and "fact" not in {unit.kind for unit in read}
 
 
 def test_the_same_question_gives_the_same_bridges(demo: Corpus) -> None:

@@ -66,6 +66,7 @@ def test_switches_name_the_system(graph: bool, visual: bool, name: str) -> None:
         ("text_ranker", "bm25"),
         ("text_k", 7),
         ("graph_mode", "open"),
+        ("graph_mode", "bridge"),
         ("max_facts", 2),
         ("visual_ranker", "clip"),
         ("visual_depth", 9),
