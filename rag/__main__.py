@@ -70,8 +70,8 @@ def _add_ask(p: argparse.ArgumentParser) -> None:
 
 
 _KNOB_HELP = {
-    "graph_mode": "graph facts of the retrieved pages (provenance, the study's), of all pages (open), or of the retrieved pages and those of "
-    "up to two passages that a walk over the graph brings in (bridge)"
+    "graph_mode": "graph facts of the retrieved pages (provenance, the study's), of all pages (open), or of the retrieved pages and of "
+    "those of up to two passages that a walk over the graph brings in (bridge)"
 }
 
 

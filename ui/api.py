@@ -100,7 +100,7 @@ class Endpoints:
             generator: Who answers; extractive needs no key. The others are listed by corpus_info.
             exclude: Ids of chunks, facts (triple:N) and crops to leave out of the prompt.
             refill: Whether the next-ranked items take the places of those left out.
-            settings: Retrieval settings that differ from the usual ones, such as {"text_k": 5}.
+            settings: Retrieval settings that differ from the usual ones, such as {"text_k": 5} or {"graph_mode": "bridge"}.
 
         Returns:
             The whole trace as a JSON document.
@@ -161,7 +161,7 @@ class Endpoints:
             question: The question, in plain words, at most 2,000 characters.
             system: Which evidence is used: baseline (text), +KG (text and graph facts), +multimodal (text, figures and tables), +both.
             generator: For whom the prompt would be; one that sees gets figures as pixels, others their words. It is not called.
-            settings: Retrieval settings that differ from the usual ones, such as {"text_k": 5}.
+            settings: Retrieval settings that differ from the usual ones, such as {"text_k": 5} or {"graph_mode": "bridge"}.
 
         Returns:
             The trace as a JSON document, up to the prompt that would be sent.
