@@ -31,7 +31,7 @@ def answer(cells: Sequence[Cell], question: Question) -> Found:
     values = [index_words(cell.value) for cell in cells]
     labels = frozenset().union(*values)
     shared = frozenset.intersection(*words) if len(words) > 1 else frozenset()
-    row_named = any(t.in_(labels) for t in question.terms)
+    row_named = any(t.in_(labels) for t in question.terms) or bool(cells[0].column)
     best, best_gain = len(cells) - 1, 0.0
     for i, cell in enumerate(cells):
         if i == 0 or not cell.column or _asked(values[i], question):

@@ -33,7 +33,7 @@ _MEASURES = (
 
 _VALUES = (
     r"age|bmi|coefficient|concordance|correlation|cost|cut-?off|deviance|dose|duration|fraction|hazard|length|mean|median|number|"
-    r"odds|probability|quantile|rate|ratio|score|size|slope|value|variance"
+    r"odds|probability|quantile|rate|ratio|score|size|slope|value|variance|level|circumference"
 )
 _ENDS = (
     r"(?= (?:of|for|in|at|on|from|among|to|is|was|were|does|did|do|has|have|had|when|with|per|between|associated|assigned|after|"
@@ -55,7 +55,7 @@ KINDS: tuple[tuple[Kind, str], ...] = (
     ("amount", r"\bhow (?:much|large|old|long|far|high|low|big|small|great|tall|wide|fast|often|strong|heavy)\b"),
     ("interval", r"\bconfidence (?:interval|limits)|\b95 ?% ci\b|\binterquartile|\biqr\b"
                  r"|\b(?:what|which) (?:(?:is|was) the )?(?:\w+ )?(?:range|interval)\b"),
-    ("year", r"\b(?:what|which) year\b|^when\b(?! (?:is|are|does|do|should|can|to)\b)"),
+    ("year", r"\b(?:what|which) years?\b|^when\b(?! (?:is|are|does|do|should|can|to)\b)"),
     ("where", r"^where\b(?! (?:is|are|can|should) (?:the )?\w+ (?:used|needed|useful)\b)"
               r"|\b(?:what|which) (?:city|town|country|county|place|region|continent)\b"),
     ("why", r"\bwhy\b|\b(?:what|which) (?:is|was|were|are)? ?(?:the )?(?:reason|purpose|motivation)"),
@@ -65,7 +65,7 @@ KINDS: tuple[tuple[Kind, str], ...] = (
                r"(?:\w+-)*(?:" + _MEASURES + r")s?\b" + _ENDS),
     ("amount", r"\bwhat (?:(?:is|was|are|were) the )?(?:mean|median|average)\b"),
     ("amount", r"\b(?:what|which) (?:[\w.()'%/-]+ ){0,3}?(?:" + _VALUES + r")s?\b" + _ENDS),
-    ("amount", r"^at (?:which|what)\b.*\b(?:split|separated?|divided?|cut)\b"),
+    ("amount", r"\bat (?:which|what)\b.*\b(?:split|separated?|divided?|cut)\b"),
     ("definition", r"^what (?:is|are|was|were) (?:an? |the )?[\w.()'\u2019-]+(?: [\w.()-]+){0,2}\??$"
                    r"|^(?!.*\bwhich\b).*\bdefin(?:e|ed|ition)\b"),
     ("open", r"\bhow\b"),
@@ -81,7 +81,7 @@ _SPLIT = re.compile(
     r",?\s+(?:and|or|but)\s+(?=(?:(?:in|of|for|at|by|to|on|with|from|under)\s+)?(?:what|which|how|who|when|where|why)\b)",
     re.I,
 )
-_ASKING = frozenset("which what many much whose large high low big great long".split())
+_ASKING = frozenset("which what many much whose large high low big great".split())
 # Of "which company" the evidence says "Genentech, Inc.", not "company"; of "in which year" it says "1986".
 _CATEGORIES: frozenset[Kind] = frozenset({"name", "who", "where", "year", "percent", "p_value", "interval"})
 MAX_FOCUS = 3
@@ -105,7 +105,7 @@ _WEAK = frozenset(
         allow lead cause appear occur happen exist remain become seem tend start stop begin end follow keep get go turn bring
         mark tell say said state mention recommend suggest argue note point define refer term list assign choose select chosen
         prefer compare compared differ vary total overall whole entire certain particular specific main key important different
-        various several common usual general typical possible behind rest corresponding publish address provide create work
+        very various several common usual general typical possible behind rest corresponding publish address provide create work
         depend available average high low large small new old long short good best split node leaf
         leaves branch""".split(),
     )

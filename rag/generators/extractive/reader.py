@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,12 +13,12 @@ from rag.generators.extractive.questions import Answer, Question, parts
 from rag.prompt import ABSTENTION
 from rag.types import Prompt
 
-THRESHOLD = 0.58
-"""Below this probability that the evidence answers it, a part of a question is not answered. Chosen so that more than eight of ten
+THRESHOLD = 0.55
+"""Below this probability that the evidence answers any part of it, a question is not answered. Chosen so that more than eight of ten
 questions whose evidence lacks the answer are not answered under cross-validation (``tests/bench/fit_reader.py`` prints the counts)."""
 
 OTHER_PARTS = 0.6
-"""Evidence that answers one part was not retrieved in vain: for the others the threshold is so much lower."""
+"""Evidence that answers one part was not retrieved in vain: where it probably answers any, each part's threshold is so much lower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,9 @@ def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
     answers = comparisons.answers(question, lambda part: _answer(part, evidence, prompt)) or tuple(
         _answer(part, evidence, prompt) for part in parts(question)
     )
-    least = threshold * (OTHER_PARTS if any(answer.score >= threshold for answer in answers) else 1.0)
-    kept = tuple(answer for answer in answers if answer.tag and answer.score >= least)
+    kept = tuple(answer for answer in answers if answer.tag and answer.score >= threshold * OTHER_PARTS)
     score = min(answer.score for answer in answers)
-    if not kept:
+    if not kept or 1 - math.prod(1 - answer.score for answer in answers) < threshold:
         return Reading(ABSTENTION, (), score, True, answers)
     lines = dict.fromkeys(f"{answer.text.rstrip(' .;,')} [{answer.tag}]" for answer in kept)
     tags = dict.fromkeys(tag for answer in kept for tag in answer.tag.split(", "))
@@ -63,7 +63,7 @@ def _held_by(answer: str, unit: Unit, prompt: Prompt) -> str:
     so that the one in a sentence's middle may hold half of an answer or none; an answer that no window holds whole cites all
     that the sentence touches."""
     said = " ".join(answer.split())
-    windows = {s.tag: " ".join(s.text.split()) for s in prompt.segments if s.tag in unit.tags and s.is_passage}
+    windows = {s.tag: " ".join(s.text.split()) for s in prompt.segments if s.tag in unit.tags and s.kind == "text"}
     holders = [tag for tag, text in windows.items() if said in text]
     if len(windows) < 2 or unit.tag in holders or said not in " ".join(unit.text.split()):
         return unit.tag

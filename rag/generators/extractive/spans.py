@@ -15,10 +15,10 @@ _NUMBER = r"(?:[<>≤≥~≈]\s?|about |approximately |nearly |almost |over |aro
 _IN_WORDS = r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fifteen|twenty|thirty|forty|fifty|hundred)\b"
 _UNIT = (
     r"(?:\s?(?:%|percent|per cent|‰)|-fold\b|\s(?:years?|months?|days?|weeks?|hours?|minutes?|fold|units?|grams?|ml|mL|mg|"
-    r"kg/m2|g/l|IU/dL|kg|cm|mm|dollars|times)\b)?"
+    r"kg/m2|g/l|IU/dL|kg|cm|mm|dollars|times)\b|/(?:year|month|day|week)\b)?"
 )
 _A_YEAR = r"(?:1[89]|20)\d\d\b"
-_WHOLE = rf"(?<![\w.,-])(?!{_A_YEAR})\d[\d,]*(?![\w,]*\.?\d)(?!\s?(?:%|percent))"
+_WHOLE = rf"(?<![\w.,/-])(?!{_A_YEAR})\d[\d,]*(?![\w,]*\.?\d)(?!\s?(?:%|percent))"
 _RANGE = r"(?<![\w.])\d+[-–]\d+(?![\w.-])"
 _SIGNED = r"[-−]?\d[\d.]*"
 _OPENERS = "The|A|An|In|For|We|This|These|It|As|If|At|On|There|Figure|Table|To|One|And|But"
@@ -58,7 +58,7 @@ _COMPILED = {kind: tuple(re.compile(p, re.I) for p in patterns) for kind, patter
 # Numbers that name or qualify answer nothing: "Figure 2", "node 3", "11.3.1 Glioma", "95% confidence"; "at week 27" counts nothing.
 _NAMING = re.compile(
     r"(?:figures?|figs?\.?|tables?|sections?|chapters?|equations?|nodes?|subgroups?|groups?|steps?|models?|version|types?|page|p\.|"
-    r"appendix|methods?|grade|subject|patient|seed|state|stage|class|level|phase|R>|>)\s*[(\[]?\Z",
+    r"appendix|methods?|grade|subject|patient|seed|state|stage|class|level|phase|per|R>|>)\s*[(\[]?\Z",
     re.I,
 )
 _NAMING_TIME = re.compile(r"\b(?:weeks?|days?|months?|years?|age|aged|times?)\s\Z", re.I)
@@ -89,7 +89,7 @@ _DATE = re.compile(
     r"\b(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:19|20)\d\d"
 )
 _HEDGE = re.compile(
-    r"\b(?:over|about|almost|nearly|around|at least|at most|up to|more than|less than|fewer than)\s\Z", re.I
+    r"\b(?:over|about|almost|nearly|around|at least|at most|up to|more than|less than|fewer than|first|last)\s\Z", re.I
 )
 _BEFORE = 14  # characters that tell what a number names
 
@@ -104,19 +104,21 @@ _UNITS_OF = {
     "far": r"miles|km|kilomet|m\b|metres|meters",
 }
 _HOW = re.compile(rf"\bhow ({'|'.join(_UNITS_OF)})\b", re.I)
+_HOW_MANY = re.compile(r"\bhow many (?:more |whole )?(year|month|week|day|hour|minute)s\b", re.I)
 
 _COUNTED = re.compile(r"\s((?:[a-z-]+(?<!ed)\s)?(?:[a-z]{2,}s|women|men|people|children))\b")
+_OUT_OF = re.compile(r" (?:out )?of (?:the |all )?\d[\d,]*\b")
 _LABELLED = re.compile(r"\s?\(([a-z]+(?: [a-z]+)?)\)")
 _CLAUSE = re.compile(r"[,;:]\s|\b(?:and|but|while|whereas|versus|against)\b")
 
 REACH = 6.0
 """Words over which nearness to a question word fades to 1/e; half of it counts across the end of a clause."""
 MEASURE_BONUS = 2.0
-COUNT_BONUS = 0.8
+COUNT_BONUS = 2.0
 """For the noun asked for: a measure stands right before its value ("a standard error of 0.066"), a noun right after its
 count ("54 patients")."""
 BONUS_REACH = 3
-LABEL_BONUS = 1.5
+LABEL_BONUS = 6.0
 """For a value with its label behind it, "16-25 (heavy)", where the question says the label; against it where it says another."""
 
 
@@ -143,10 +145,13 @@ def candidates(text: str, question: Question) -> list[Span]:
 
 
 def quoted(text: str, span: Span, question: Question) -> str:
-    """The span, with a hedge before it ("over 600") and the noun that a number counts ("686 women", "1186 pregnant women")."""
+    """The span, with a hedge before it ("over 600") what it is a share of ("3 of 128") and the noun
+    that it counts ("686 women", "1186 pregnant women")."""
     hedge = _HEDGE.search(text, max(0, span.start - _BEFORE), span.start) if question.kind in NUMERIC else None
-    piece = text[hedge.start() if hedge else span.start : span.end].strip()
-    follow = _COUNTED.match(text, span.end)
+    share = _OUT_OF.match(text, span.end) if question.kind == "count" else None
+    end = share.end() if share else span.end
+    piece = text[hedge.start() if hedge else span.start : end].strip()
+    follow = _COUNTED.match(text, end)
     if question.kind in ("count", "amount") and follow and not any(t.stem in STOP_STEMS for t in tokens(follow[1])):
         return f"{piece} {follow[1]}"
     return piece
@@ -236,10 +241,9 @@ def _counts_others(text: str, end: int, question: Question) -> bool:
 
 
 def _lacks_unit(text: str, start: int, end: int, question: Question) -> bool:
-    how = _HOW.search(question.text)
-    return how is not None and not re.search(
-        rf"(?:\d|[a-z])[ -]?(?:{_UNITS_OF[how[1].lower()]})", text[start : end + 10]
-    )
+    how, many = _HOW.search(question.text), _HOW_MANY.search(question.text)
+    unit = _UNITS_OF[how[1].lower()] if how else rf"{many[1].lower()}s?\b" if many else ""
+    return bool(unit) and not re.search(rf"(?:\d|[a-z])[ -]?(?:{unit})", text[start : end + 10])
 
 
 # --- which of several ------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ STOP = frozenset(
     had has have having he her here hers him his how however i if in into is it its itself just made make makes many may me
     might more most much must my no nor not of off on once only or other our out over own per rather same shall she should show
     shown shows since so some such than that the their theirs them themselves then there these they this those through thus to
-    too two under until up upon us very was we were what when where whether which while who whom whose why will with within
+    too two under until up upon us was we were what when where whether which while who whom whose why will with within
     without would yet you your according associated base based call called describe described document documents obtain
     obtained paper text vignette author authors answer question respectively kind type one""".split()
 )
@@ -47,6 +47,9 @@ _CONCEPTS: tuple[tuple[str, ...], ...] = (
     ("median", "med"),
     ("percentage", "percent", "proportion", "fraction"),
     ("interquartile range", "iqr"),
+    ("length", "long", "longer"),
+    ("height", "tall", "taller"),
+    ("age", "old", "older", "aged"),
     ("kaplan meier", "km"),
     ("aalen johansen", "aj"),
     ("cumulative incidence", "ci function"),
