@@ -188,7 +188,7 @@ def _read_pages(
             page = PageReport(**entry["page"])
             report.add(page)
             finished[page.document, page.number] = None
-            open_table = OpenTable.from_json(entry["table"]) if entry["table"] else None
+            open_table = OpenTable.from_json(entry["table"]) if entry.get("table") else None
             for table, count in entry["rows"].items():
                 counts[table] += count
         items = (item for item in plan.items(sources) if _key(item) not in finished)

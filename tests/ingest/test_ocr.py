@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from rag.errors import OcrUnavailable
-from rag.ingest.languages import check_languages
+from rag.ingest.languages import Offer, check_languages, offered
 from rag.ingest.layout import LayoutBox
 from rag.ingest.ocr import OcrWord, as_caption, page_words, read_image, reading_order, sure_in_tables
 from rag.ingest.page_images import load_page_image
@@ -321,6 +321,22 @@ def test_a_data_folder_without_languages(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("TESSDATA_PREFIX", str(tmp_path))
     with pytest.raises(OcrUnavailable, match=r"apt-get install tesseract-ocr-eng|language data was not found"):
         check_languages("eng")
+
+
+def test_without_tesseract_no_language_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TESSDATA_PREFIX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert offered(("eng",)).names == ()
+    assert "apt-get install tesseract-ocr`" in offered(("eng",)).missing
+
+
+def test_languages_on_offer_are_those_wanted_and_there_or_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("swe", "eng", "osd", "deu"):
+        (tmp_path / f"{name}.traineddata").touch()
+    monkeypatch.setenv("TESSDATA_PREFIX", str(tmp_path))
+    assert offered() == Offer(("eng", "deu", "swe"))
+    assert offered(("swe", "eng")) == Offer(("swe", "eng"))
+    assert offered(("tlh",)).names == ("eng", "deu", "swe") and "tesseract-ocr-tlh" in offered(("tlh",)).missing
 
 
 # --- reading order ---------------------------------------------------------------------------------------------------

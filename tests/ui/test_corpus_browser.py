@@ -14,6 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import Browser, Page, Route, expect
 
 from rag.corpus import open_corpus, save_corpus
+from rag.ingest.languages import data_folder
 from tests.ui.conftest import Server, Visit, free_port, serving, visiting
 from tests.ui.test_explore_browser import serious
 from ui import text as words
@@ -51,8 +52,14 @@ def own_app(
         triples=small.triples,
         images=small.root,
     )
-    port = free_port()
-    env = {"FUSEBOX_CORPORA": str(second), "FUSEBOX_MAX_MB": "2", "TMPDIR": str(temporary)}
+    port, data = free_port(), tmp_path_factory.mktemp("tessdata")
+    # English under a second name: a second language need not be installed.
+    for name, model in (("eng", "eng"), ("deu", "eng"), ("osd", "osd")):
+        (data / f"{name}.traineddata").symlink_to(data_folder() / f"{model}.traineddata")
+    env = {
+        "FUSEBOX_CORPORA": str(second), "FUSEBOX_MAX_MB": "2", "TMPDIR": str(temporary),
+        "FUSEBOX_LANGUAGES": "eng+deu+tlh", "TESSDATA_PREFIX": str(data),
+    }  # fmt: skip
     with serving("-m", "tests.ui.server", str(demo_folder), str(port), port=port, **env) as server:
         yield server
 
@@ -195,9 +202,16 @@ def test_a_scan_is_read_asked_about_and_gone_with_the_session(
         with visiting(browser, own_app.url) as window:
             page = window.open().page
             page.get_by_role("tab", name="Corpus").click()
+            expect(page.locator("#corpus-upload")).to_contain_text("Run `sudo apt-get install tesseract-ocr-tlh`.")
+            page.locator("[data-languages] summary").click()
+            page.get_by_label("German").check()
+            expect(page.locator("[data-languages-told]")).to_have_text("English, German")
+            page.get_by_label("English").uncheck()
+            page.get_by_label("German").click()  # one at least
+            expect(page.locator("[data-languages-told]")).to_have_text("German")
             upload(page, scan)
             expect(page.locator(".fb-stages .now")).to_contain_text("Read pages")
-            expect(page.locator("[data-built]")).to_contain_text("read by OCR", timeout=BUILD_MS)
+            expect(page.locator("[data-built]")).to_contain_text("read by OCR (German)", timeout=BUILD_MS)
             expect(page.locator("#header")).to_contain_text("1 document · 1 page")
             expect(page.locator("[data-shown-page] .fb-meta")).to_contain_text("read by OCR")
             window.shot("corpus-upload")
@@ -299,6 +313,7 @@ def test_no_serious_axe_violation_and_nothing_wider_than_the_screen(
         page.select_option("#corpus-form [name=scope]", "crops")
         page.locator("#corpus-list.fb-view .fb-found button").first.click()
         expect(page.locator(".fb-found button[aria-current]").first).to_be_visible()
+        page.locator("[data-languages] summary").click()
         assert serious(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         window.shot(f"corpus-{scheme}-{width}", full_page=width < 800)

@@ -15,6 +15,7 @@ from rag.ingest.build import ingest
 from rag.systems import SYSTEMS
 from rag.types import Evidence, Fused, Generation, Hit, Page, TextEvidence, Trace, Word
 from tests.ui.traces import trace
+from ui.views import corpus as corpus_view
 from ui.views import marks, page
 
 WIDTH, LINE = 5.0, 12.0
@@ -245,6 +246,8 @@ def test_a_turned_page_is_shown_as_it_is_read(turned: Corpus, number: int) -> No
     assert marks.turn(turned.words_on(shown.id), turned.page_text(shown.id)) == rotation
     document = page.render(citing(turned, shown.id), turned, shown.id)
     assert (f"--turn:{rotation}deg" in document) is ("matrix(" in document) is bool(rotation)
+    browsed = corpus_view.page(turned, corpus_view.Browse(page=shown.id), [])
+    assert (f"--turn:{rotation}deg" in browsed) is (f"rotate(-{rotation} " in browsed) is bool(rotation)
 
 
 def test_labels_of_a_turned_page_stand_upright_at_the_shown_corner() -> None:
