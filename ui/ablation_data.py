@@ -24,7 +24,9 @@ OFFLINE = "offline"
 PUBLISHED_JUDGE = "published"
 
 Key = tuple[str, str, str, str]
-"""Source, generator, system, question type."""
+"""Source, generator, system, question type: one, several with ``BETWEEN`` between them, or empty for all."""
+BETWEEN = "\n"
+"""No type holds it: types are printable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +246,7 @@ def _of_run(source: Source, judge: str, filters: Filters, label: Label, corpus: 
         rows=rows,
         priced=_priced(rows, own(found["efficiency"])),
         differences=own(found["differences"]),
-        causes=_over_types(own(found["taxonomy"])),
+        causes=_over_types(own({**row, "by": row["judge"]} for row in found["taxonomy"]), filters.types),
         protocols=own(protocols),
         diagnostic=tuple(row for row in pixels if row["system"] in (tables.TEXT_ONLY, tables.MULTIMODAL)),
         given=own(row for row in found["given_evidence"] if row["n_sent"]),
@@ -293,11 +295,13 @@ def _priced(rows: Iterable[Row], costs: Iterable[Row]) -> tuple[Row, ...]:
     return tuple({**row, "usd_per_100_questions": found[row["key"]]} for row in rows if row["key"] in found)
 
 
-def _over_types(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Causes of all question types together."""
+def _over_types(rows: Iterable[Row], types: Sequence[str]) -> tuple[Row, ...]:
+    """Causes of all question types together, or of those that are wanted."""
     found: dict[tuple[str, str], Row] = {}
     for row in rows:
-        kept = found.setdefault(_pair(row), {**row, "n": 0, "causes": {}, "key": (*row["key"][:3], "")})
+        kept = found.setdefault(
+            _pair(row), {**row, "n": 0, "causes": {}, "key": (*row["key"][:3], BETWEEN.join(types))}
+        )
         kept["n"] += row["n"]
         for cause, count in row["causes"].items():
             kept["causes"][cause] = kept["causes"].get(cause, 0) + count
@@ -323,17 +327,19 @@ def _audit(store: Store, run: str, corpus: Corpus) -> tuple[Row, ...]:
     return tuple(audited.row() for audited in audit(store.plan(run)[0], corpus))
 
 
-def results_of(source: Source, key: Key) -> tuple[Result, ...]:
-    """The results behind a cell; an empty question type is all of them.
+def results_of(source: Source, key: Key, cause: str = "", judge: str = "") -> tuple[Result, ...]:
+    """The results behind a cell; with a ``cause``, those of which the accuracy judge says that it is theirs.
 
     Raises:
         UsageError: there are none.
     """
-    _, generator, system, kind = key
+    _, generator, system, kinds = key
     found = tuple(
         result
         for result in source.results
-        if (result.generator, result.system) == (generator, system) and kind in ("", tables.question_type(result))
+        if (result.generator, result.system) == (generator, system)
+        and (not kinds or tables.question_type(result) in kinds.split(BETWEEN))
+        and (not cause or tables.cause(result, judge) == cause)
     )
     if not found:
         raise UsageError("This run holds no such questions; click another cell.")

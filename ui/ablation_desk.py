@@ -285,32 +285,32 @@ class AblationDesk:
     def open_cell(self, event: gr.EventData) -> str:
         """The questions of a cell; what a browser sends is not trusted."""
         try:
-            key = _strings(event, "cell")
+            *parts, cause, judge = (*_strings(event, "cell", 4, 6), "", "")[:6]
+            key: Key = (parts[0], parts[1], parts[2], parts[3])
             if key[0] == STUDY:
                 return view.progress(None, words.ABLATION_PUBLISHED)
             source = self.sources().get(key[0])
             if source is None:
                 raise UsageError("This run is no longer here; open the tab again.")
-            results = results_of(source, key)
-            return view.questions(key, self.label(key[1]), source.label, results, source.run.judges)
+            results = results_of(source, key, cause, judge)
+            return view.questions(key, self.label(key[1]), source.label, results, source.run.judges, cause, judge)
         except FuseboxError as error:
             return view.progress(None, str(error), bad=True)
 
     def open_question(self, request: gr.Request, event: gr.EventData) -> Update:
         """A question's trace in Explore's views; updates for Explore's ``outputs`` and ``restored``."""
         try:
-            result, store = self._result(_strings(event, "question"))
+            result, store = self._result(*_strings(event, "question", 4, 4))
             trace = store.trace(result)
             views = self.handlers.show(trace, str(request.session_hash))
         except FuseboxError as error:
             raise gr.Error(str(error), print_exception=False) from error
         return *views, *HistoryDesk(self.handlers).controls(trace.question, trace.system, trace.generator)
 
-    def _result(self, wanted: Key) -> tuple[Result, Store]:
-        run, *key = wanted
+    def _result(self, run: str, *key: str) -> tuple[Result, Store]:
         source = self.sources().get(run)
         for result in source.results if source else ():
-            if [result.question_id, result.system, result.generator] == key:
+            if (result.question_id, result.system, result.generator) == key:
                 assert source is not None
                 return result, source.store
         raise UsageError("This run does not hold that question any more; open the cell again.")
@@ -562,14 +562,18 @@ def _within(estimate: CostEstimate, cap: float) -> None:
         raise UsageError(words.ABLATION_OVER_CAP.format(line=estimate.line, cap=cap))
 
 
-def _strings(event: gr.EventData, name: str) -> Key:
-    """Four strings under a name.
+def _strings(event: gr.EventData, name: str, least: int, most: int) -> tuple[str, ...]:
+    """Strings under a name.
 
     Raises:
         UsageError: a browser sent something else.
     """
     sent = getattr(event, "_data", None)
     found = sent.get(name) if isinstance(sent, Mapping) else None
-    if isinstance(found, list) and len(found) == 4 and all(isinstance(part, str) and len(part) < 200 for part in found):
-        return (found[0], found[1], found[2], found[3])
+    if (
+        isinstance(found, list)
+        and least <= len(found) <= most
+        and all(isinstance(p, str) and len(p) < 200 for p in found)
+    ):
+        return tuple(found)
     raise UsageError("This is no cell of the tables; click one of them.")

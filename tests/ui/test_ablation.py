@@ -24,6 +24,7 @@ from rag.evaluate.audit import ORIGINS
 from rag.evaluate.judges import OFFLINE, STUDY_JUDGE, judge_models
 from rag.evaluate.runner import evaluate, judge_run
 from rag.evaluate.store import Store
+from rag.evaluate.tables import cause
 from rag.generators.access import Access
 from rag.generators.registry import GENERATORS
 from rag.generators.spec import GeneratorSpec
@@ -133,11 +134,11 @@ def test_filters_are_the_rows_that_are_left(make: Callable[..., AblationDesk], s
     desk = make()
     run = finished(desk, small)
     board = desk.draw([STUDY, run], ["text"], ["baseline", "+KG"], ["Extractive reader"], "")[0]
-    table = files(board)["table-2-2"]
+    table = files(board)["table-2"]
     assert {(r["generator"], r["system"], r["question_type"]) for r in table} == {
         ("Extractive reader", system, "text") for system in ("baseline", "'+KG")
     }
-    assert "table-2-1" not in files(board)
+    assert "Judged by language models" not in board
     alone = desk.draw([STUDY, run], [], [], [], PUBLISHED_JUDGE)[0]
     assert "Judged offline" not in alone and len(files(alone)["table-2"]) == 48
     ours = desk.draw([STUDY, run], [], [], [], OFFLINE_CHOICE)[0]
@@ -213,6 +214,14 @@ def test_a_cell_opens_its_questions_and_a_question_its_trace(make: Callable[...,
     shown = dict(zip(EXPLORE, update, strict=False))
     assert shown["trace"].question == QUESTIONS[0].q and shown["trace"].system == SYSTEMS["+both"]
     assert QUESTIONS[0].q in update[len(EXPLORE) :]
+    one = desk.sources()[run].results[0]
+    became = cause(one, "lexical")
+    alike = desk.open_cell(event(cell=[run, "extractive", "baseline", "text\nmultihop", became, "lexical"]))
+    counted = [r for r in desk.sources()[run].results if r.system == "baseline" and r.type in ("text", "multihop")]
+    assert (
+        f"{sum(cause(r, 'lexical') == became for r in counted)} question" in alike
+        and f"multi-hop, {became}, ours" in alike
+    )
     everything = desk.open_cell(event(cell=[run, "extractive", "baseline", ""]))
     assert "5 questions of baseline" in everything and "branch off" in everything
 
@@ -223,7 +232,8 @@ def test_a_cell_opens_its_questions_and_a_question_its_trace(make: Callable[...,
         {},
         {"cell": "x"},
         {"cell": [1, 2, 3, 4]},
-        {"cell": ["a"] * 5},
+        {"cell": ["a"] * 7},
+        {"cell": ["a"] * 3},
         {"cell": ["x" * 500, "", "", ""]},
         {"cell": ["gone", "b", "c", "d"]},
     ],

@@ -173,8 +173,14 @@ def test_a_cell_opens_its_questions_and_a_question_opens_in_explore(window: Visi
     expect(page.locator("#question textarea")).to_have_value(asked)
     expect(page.locator("#answer [data-state]").first).to_be_visible()
     assert window.trace()["question"] == asked
-    # The same by the mouse, on the heatmap; one of the study has no questions.
     page.get_by_role("tab", name="Ablation").click()
+    # What became of questions lists those of a cause.
+    missed = page.locator("#abl-causes-2 tbody tr").last.locator("[data-abl-cell*='generator misread']")
+    count = missed.inner_text()
+    missed.click()
+    expect(questions).to_contain_text(f"{count} questions of +both, Extractive reader, generator misread")
+    expect(questions.locator("tbody tr")).to_have_count(int(count))
+    # The same by the mouse, on the heatmap; one of the study has no questions.
     heat = page.locator("[data-name=accuracy-heatmap-2-1]")
     heat.scroll_into_view_if_needed()
     expect(heat).to_have_attribute("data-drawn", "true")

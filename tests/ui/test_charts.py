@@ -86,8 +86,10 @@ def test_published_times_are_ranges_and_own_are_medians() -> None:
 
 
 def test_causes_add_up_and_no_two_look_the_same() -> None:
-    figure = charts.taxonomy([row(n=4, causes={"right": 1, "retrieval miss": 3})])
+    figure = charts.taxonomy([row(n=4, causes={"right": 1, "retrieval miss": 3}, by="lexical")])
     assert [(trace.name, trace.x) for trace in figure.data] == [("right", (0.25,)), ("retrieval miss", (0.75,))]
+    # A press lists the questions of the cause alone.
+    assert list(figure.data[1].customdata[0][4:]) == ["retrieval miss", "lexical"]
     looks = list(charts.CAUSE_LOOKS.values())
     assert list(charts.CAUSE_LOOKS) == [*CAUSES, "unjudged"] and len(set(looks)) == len(looks)
 

@@ -12,7 +12,7 @@ from rag.evaluate.runner import RunProgress
 from rag.evaluate.store import Result, Run
 from rag.evaluate.tables import METRICS, QUESTION_TYPES
 from ui import text as words
-from ui.ablation_data import STUDY_LABEL, Board, Key, Panel
+from ui.ablation_data import BETWEEN, STUDY_LABEL, Board, Key, Panel
 from ui.views import ablation_tables as sheet
 from ui.views import charts
 from ui.views.markup import bdi, esc, plural, shorten
@@ -233,12 +233,20 @@ def _tables(found: Board) -> list[str]:
 # --- the questions behind a cell -------------------------------------------------------------------------------------
 
 
-def questions(key: Key, generator: str, source: str, results: Sequence[Result], judges: Sequence[str]) -> str:
-    """The questions of a cell, each with verdicts and a way to its trace."""
-    _, _, system, kind = key
-    kinds = f", {charts.type_words(kind)}" if kind else ""
-    head = f"{plural(len(results), 'question')} of {system}, {generator}{kinds}, {source}"
-    shown = "".join(_question(result, judges) for result in results[:MAX_QUESTIONS])
+def questions(
+    key: Key,
+    generator: str,
+    source: str,
+    results: Sequence[Result],
+    judges: Sequence[str],
+    cause: str = "",
+    judge: str = "",
+) -> str:
+    """The questions of a cell, each with verdicts and a way to its trace; ``judge`` says what became of them."""
+    _, _, system, kinds = key
+    of = [charts.type_words(kind) for kind in kinds.split(BETWEEN) if kind] + [cause] * bool(cause)
+    head = f"{plural(len(results), 'question')} of {', '.join([system, generator, *of, source])}"
+    shown = "".join(_question(result, judges, judge) for result in results[:MAX_QUESTIONS])
     columns = ("Question", "Answer", "Reference", "Verdicts", "Gold rank", "Became", "")
     heads = "".join(f'<th scope="col">{esc(name) or "<span class=fb-sr>Trace</span>"}</th>' for name in columns)
     names = ", ".join(judges)
@@ -251,11 +259,11 @@ def questions(key: Key, generator: str, source: str, results: Sequence[Result], 
     )
 
 
-def _question(result: Result, judges: Sequence[str]) -> str:
+def _question(result: Result, judges: Sequence[str], judge: str) -> str:
     ranks = ", ".join("not found" if rank is None else str(rank) for rank in result.ranks) or "–"
     if "off" in result.places:
         ranks = "branch off"
-    accurate = next((name for name in judges if "accuracy" in result.verdicts.get(name, {})), "")
+    accurate = judge or next((name for name in judges if "accuracy" in result.verdicts.get(name, {})), "")
     became = "failed" if result.state == "failed" else tables.cause(result, accurate)
     wanted = esc(json.dumps([result.run, result.question_id, result.system, result.generator]))
     label = esc(f"Open: {shorten(result.question, 80)}")

@@ -25,12 +25,13 @@ NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.I)
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table: ``name`` of the rows' field, heading, and how a value is written. ``interval``: the fields ``_low`` and
-    ``_high`` go with it."""
+    ``_high`` go with it. ``opens``: a press on the value lists the questions that it counts."""
 
     name: str
     head: str
     write: Callable[[Any], str] = str
     interval: bool = False
+    opens: bool = False
 
 
 def share(value: float) -> str:
@@ -135,10 +136,17 @@ def _cell(row: Row, column: Column) -> str:
     number = isinstance(value, (int, float))
     words = f"<bdi>{esc(column.write(value))}</bdi>"
     if column.name in ("source", "judge"):
-        words = f'<span class="{"fb-abl-pub" if row.get("published") else "fb-abl-own"}">{words}</span>'
+        look = "fb-abl-pub" if row.get("published") else "fb-abl-own"
+        words = f'<span class="{look}" title="{esc(value)}">{words}</span>'
+    if column.opens and value:
+        words = _opening([*row["key"], column.name, row["by"]], f"Questions of {row['system']}: {column.name}", words)
     if column.interval:
         words += _interval(row, column.name)
     return f"<td{' class=number' if number else ''}>{words}</td>"
+
+
+def _opening(cell: Sequence[str], title: str, words: str) -> str:
+    return f'<button type="button" class="fb-link" data-abl-cell="{esc(json.dumps(cell))}" title="{esc(title)}">{words}</button>'
 
 
 def _interval(row: Row, name: str) -> str:
@@ -163,7 +171,7 @@ def ablation(rows: Sequence[Row], name: str, judge: str) -> str:
         cells = "".join(_scores(row, best) for row in found)
         look = "fb-abl-pub" if published else "fb-abl-own"
         body.append(
-            f'<tr><td><span class="{look}"><bdi>{esc(source)}</bdi></span></td><td><bdi>{esc(generator)}</bdi></td>'
+            f'<tr><td><span class="{look}" title="{esc(source)}"><bdi>{esc(source)}</bdi></span></td><td><bdi>{esc(generator)}</bdi></td>'
             f'<th scope="row">{esc(system)}</th>{cells}</tr>'
         )
     heads = f'<th scope="col">Source</th><th scope="col">Generator</th><th scope="col">System</th>{head}'
@@ -201,8 +209,8 @@ def _scores(row: Row | None, best: Mapping[tuple[str, str, str], float]) -> str:
     tag = "b" if row["accuracy"] == top > 0 else "span"
     words = f"<{tag}>{share(row['accuracy'])}</{tag}>"
     if not row["published"]:
-        title = esc(f"Questions of {row['system']}, {type_words(row['question_type'])}")
-        words = f'<button type="button" class="fb-link" data-abl-cell="{esc(json.dumps(row["key"]))}" title="{title}">{words}</button>'
+        title = f"Questions of {row['system']}, {type_words(row['question_type'])}"
+        words = _opening([*row["key"], "", row["judges"].get("accuracy", "")], title, words)
     others = " · ".join(f"{short} {share(row[name])}" for name, short in _BESIDES.items() if row.get(name) is not None)
     unclear = "".join(_counted(row, name) for name in ("failed", "unparseable", "unjudged"))
     besides = f'<small class="fb-abl-besides">{others}</small>{unclear}'
@@ -317,5 +325,5 @@ def causes(rows: Sequence[Row], name: str, judge: str) -> str:
     """What became of the questions."""
     shown = [cause for cause in (*CAUSES, "unjudged") if any(cause in row["causes"] for row in rows)]
     flat = [{**row, **{cause: row["causes"].get(cause, 0) for cause in shown}} for row in rows]
-    columns = (*WHO, N, *(Column(cause, cause.capitalize(), whole) for cause in shown))
+    columns = (*WHO, N, *(Column(cause, cause.capitalize(), whole, opens=True) for cause in shown))
     return table("What became of the questions, all types", name, flat, columns, f"Judged by {judge}.")

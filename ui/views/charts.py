@@ -504,7 +504,7 @@ def taxonomy(rows: Sequence[Row]) -> go.Figure:
                     orientation="h",
                     name=cause,
                     marker={"color": colour, "pattern": pattern},
-                    customdata=[row["key"] for row in known],
+                    customdata=[(*row["key"], cause, row["by"]) for row in known],
                     hovertext=[f"{count} of {row['n']}" for count, row in zip(counts, known, strict=True)],
                     hovertemplate=f"{cause}: %{{hovertext}}<extra></extra>",
                 )
