@@ -80,8 +80,8 @@ def build(handlers: Handlers, settings: Settings, uploads: Uploads | None = None
         with gr.Tabs(elem_id="tabs"):
             with gr.Tab("Explore", id="explore"):
                 explored = explore.build(handlers, specs, settings.concurrency, page)
-            with gr.Tab("Compare", id="compare"):
-                compared = compare.build(handlers, specs, settings.concurrency, explored)
+            with gr.Tab("Compare", id="compare") as side_by_side:
+                compared = compare.build(handlers, specs, settings.concurrency, explored, side_by_side)
             with gr.Tab("Ablation", id="ablation") as measured:
                 ablation.build(handlers, specs, settings, explored, measured)
             with gr.Tab("Corpus", id="corpus"):

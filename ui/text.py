@@ -22,8 +22,8 @@ SWITCH_NOTES: dict[Branch, str] = {
 }
 
 EMPTY = (
-    "Ask something about the corpus ({documents}), or pick an example. You get the answer, everything it rests on, and "
-    "what each kind of evidence cost."
+    "Ask something about the corpus ({documents}), or pick an example: one click asks it. You get the answer, everything it rests "
+    "on, and what each kind of evidence cost; one click more, “Did it help?”, tells whether graph and figures were worth it."
 )
 
 WAITING: dict[Branch, str] = {

@@ -89,6 +89,17 @@ def test_explores_settings_are_used_and_named(page: Page, visit: Visit) -> None:
     assert (visit.trace()["system"]["text_k"], visit.trace()["system"]["text_ranker"]) == (1, "bm25")
 
 
+def test_the_question_of_explore_comes_along_where_there_is_none(visit: Visit) -> None:
+    page = visit.page
+    page.fill("#question textarea", TEXT_QUESTION)
+    opened(page)
+    expect(page.locator("#compare-question textarea")).to_have_value(TEXT_QUESTION)
+    fill(page, FIGURE_QUESTION)
+    page.get_by_role("tab", name="Explore").click()
+    opened(page)
+    expect(page.locator("#compare-question textarea")).to_have_value(FIGURE_QUESTION)
+
+
 def test_two_systems_of_choice_and_a_failing_row_that_fails_alone(page: Page) -> None:
     tick(page, "systems", "+KG")
     tick(page, "systems", "+multimodal")

@@ -29,7 +29,9 @@ WIRES = {
 """What the page's script sends by: a page of a cell, a cell to open in Explore."""
 
 
-def build(handlers: Handlers, specs: Sequence[GeneratorSpec], concurrency: int, explore: Explore) -> list[Any]:
+def build(
+    handlers: Handlers, specs: Sequence[GeneratorSpec], concurrency: int, explore: Explore, tab: gr.Tab
+) -> list[Any]:
     """All components of the tab, and their wiring.
 
     Returns:
@@ -61,6 +63,7 @@ def build(handlers: Handlers, specs: Sequence[GeneratorSpec], concurrency: int, 
     quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "queue": False}
     asked.failure(desk.broke, None, outputs, **quiet)
     stop.click(desk.stop, None, outputs, **quiet)
+    tab.select(None, [question, explore.question], question, js="(own, asked) => own || asked", **quiet)
     picker.input(None, picker, question, js="(picked) => picked ?? ''", **quiet)
     for changed in (question, systems, generators, *knobs):
         # The estimate on the button was for what stood there before.

@@ -264,8 +264,8 @@ def _views(handlers: Handlers) -> dict[str, gr.HTML]:
         views = {
             "answer": _html(answer.empty(len(corpus.documents)), "answer"),
             "counters": _html(counters.empty(), "counters"),
+            "helped": ContributionDesk.card(),
         }
-    views["helped"] = ContributionDesk.card()
     views["explain"] = _html(explain.empty(), "explain")
     views["whatif"] = WhatIfDesk.panel()
     with gr.Row(elem_id="columns", equal_height=True):
