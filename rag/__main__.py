@@ -315,7 +315,7 @@ def _add_text(folder: Path, encoder_id: str) -> None:
 def run_evaluate(args: argparse.Namespace) -> int:
     """Run, or go on with, an evaluation, and print its tables."""
     from rag.corpus import open_corpus
-    from rag.evaluate.store import Store
+    from rag.evaluate.store import Store, ships
 
     settings = Settings.from_env()
     corpus = open_corpus(args.corpus or settings.corpus, settings.text_encoder)
@@ -327,7 +327,9 @@ def run_evaluate(args: argparse.Namespace) -> int:
     with Store(args.out or settings.runs) as store:
         run, missing = _evaluated(args, store, corpus)
         status = _print_run(args, store, run, missing)
-        if args.export:
+        if args.export and status and ships(args.export):
+            print(f"Not exported: {args.export} comes with Fusebox, and this run is not whole.", file=sys.stderr)
+        elif args.export:
             store.export(args.export)
     return status
 
@@ -388,12 +390,12 @@ def _evaluated(args: argparse.Namespace, store: Store, corpus: Corpus) -> tuple[
 def _print_run(args: argparse.Namespace, store: Store, run_id: str, missing: Sequence[str]) -> int:
     """The tables on standard output, what is amiss on standard error; the exit status."""
     from rag.evaluate import report, tables
-    from rag.evaluate.judges import judges_named
+    from rag.evaluate.judges import by_kind, judges_named
 
     run, results = store.run(run_id), store.results(run_id)
-    names = [judge.name for judge in judges_named(_listed(args.judges), run.generators)]
-    found = tables.summary(results, names)
-    print(report.as_json(run, found) if args.json else report.render(run, found))
+    kinds = by_kind(judges_named(_listed(args.judges), run.generators))
+    found = [tables.summary(results, names) for names in kinds or ((),)]
+    print(report.as_json(run, *found) if args.json else report.render(run, *found))
     for reason in dict.fromkeys([*(result.error for result in results if result.state == "failed"), *missing]):
         print(reason, file=sys.stderr)
     if run.state != "complete":

@@ -104,13 +104,14 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """All that is shown. ``pages``: retrieval at page level; ``ceilings``: (source, published) -> retrieval of pixel-only figure
-    questions; ``notes``: (run, what a reader of its figures must know)."""
+    """All that is shown. ``pages``: retrieval at page level; ``bridged``: with what the graph brought in; ``ceilings``: (source,
+    published) -> retrieval of pixel-only figure questions; ``notes``: (run, what a reader of its figures must know)."""
 
     panels: tuple[Panel, ...]
     retrieval: tuple[Row, ...]
     efficiency: tuple[Row, ...]
     pages: tuple[Row, ...] = ()
+    bridged: tuple[Row, ...] = ()
     ceilings: Mapping[tuple[str, bool], Row] = field(default_factory=dict)
     latency: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     protocol_sets: tuple[Row, ...] = ()
@@ -135,16 +136,19 @@ def board(
     retrieval = [*(_study_rows(_by_type(study.retrieval), of_types) if study else ())]
     efficiency = [*(_study_rows(study.efficiency, filters) if study else ())]
     pages: list[Row] = []
+    bridged: list[Row] = []
     for source in sources:
         found = source.summary(_first(source))
         retrieval += _own(_by_type(found["retrieval"]), source, of_types, label)
         pages += _own(_by_type(found["page_retrieval"]), source, of_types, label)
+        bridged += _own(found["bridged_retrieval"], source, filters, label)
         efficiency += _own(found["efficiency"], source, filters, label)
     return Board(
         panels=tuple(_panels(study, sources, filters, label, corpora)),
         retrieval=tuple(retrieval),
         efficiency=tuple(efficiency),
         pages=tuple(pages),
+        bridged=tuple(bridged),
         ceilings={(r["source"], r["published"]): r for r in retrieval if r["question_type"] == "figure_pixel"},
         latency={
             name: span

@@ -367,6 +367,13 @@ def check_keys(judges: Iterable[Judge]) -> None:
             )
 
 
+def by_kind(judges: Iterable[Judge]) -> tuple[tuple[str, ...], ...]:
+    """Names of judges that may share a table: the offline ones together, each language model alone."""
+    names = [judge.name for judge in judges]
+    offline = tuple(name for name in names if name in {judge.name for judge in OFFLINE})
+    return (*([offline] if offline else []), *((name,) for name in names if name not in offline))
+
+
 def judges_named(
     names: Sequence[str], generators: Sequence[str], corpus: Corpus | None = None, access: Access = OPERATOR
 ) -> tuple[Judge, ...]:

@@ -14,9 +14,18 @@ from rag.evaluate.tables import CAUSES, METRICS, Row
 _CONDITION = ("generator", "system", "question_type")
 
 
-def render(run: Run, tables: Mapping[str, Any]) -> str:
-    """A run and ``rag.evaluate.tables.summary`` of its results, to be read at 120 columns."""
-    parts = [_head(run)]
+def render(run: Run, tables: Mapping[str, Any], *others: Mapping[str, Any]) -> str:
+    """A run and ``rag.evaluate.tables.summary`` of its results, to be read at 120 columns; ``others`` are by other judges."""
+    parts = [_head(run), *_tables(tables)]
+    for judged in others:
+        parts += _tables({name: found if name in _JUDGED else {} for name, found in judged.items()})
+    return "\n\n".join(parts)
+
+
+_JUDGED = ("ablation", "differences", "given_evidence", "figure_protocols", "taxonomy")
+
+
+def _tables(tables: Mapping[str, Any]) -> Iterable[str]:
     for title, lines in (
         ("Retrieval, by the modality that holds the answer", _retrieval(tables["retrieval"])),
         (
@@ -32,13 +41,13 @@ def render(run: Run, tables: Mapping[str, Any]) -> str:
         ("What became of the questions", _taxonomy(tables["taxonomy"])),
     ):
         if len(lines) > 1:
-            parts.append(f"{title}\n{columns(lines)}")
-    return "\n\n".join(parts)
+            yield f"{title}\n{columns(lines)}"
 
 
-def as_json(run: Run, tables: Mapping[str, Any]) -> str:
-    """The same as one JSON document."""
-    return json.dumps({"run": asdict(run), "tables": tables}, ensure_ascii=False)
+def as_json(run: Run, tables: Mapping[str, Any], *others: Mapping[str, Any]) -> str:
+    """The same as one JSON document; ``others`` under ``tables_by_other_judges``."""
+    more = {"tables_by_other_judges": others} if others else {}
+    return json.dumps({"run": asdict(run), "tables": tables, **more}, ensure_ascii=False)
 
 
 def render_audit(

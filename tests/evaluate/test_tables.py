@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from rag.errors import UsageError
-from rag.evaluate import tables
+from rag.evaluate import report, tables
+from rag.evaluate.judges import by_kind, judges_named
 from rag.evaluate.questions import Question
-from tests.evaluate.runs import result
+from rag.evaluate.store import Store
+from rag.systems import SYSTEMS
+from tests.evaluate.runs import plan, result
 
 TEXT = [Question(f"How many in trial {n}?", (f"p{n}",), str(n), "text", "demo_text") for n in range(4)]
 PIXEL = [Question(f"Which value has arm {n}?", (f"c{n}",), "1.25", "figure", "demo_figure_pixel") for n in range(2)]
@@ -204,6 +208,26 @@ def test_given_the_evidence():
         and row(rows, question_type="multihop")["accuracy_sent"] is None
     )
     assert row(rows, question_type="unanswerable")["abstained"] == 1.0
+
+
+def test_judges_of_two_kinds_have_tables_of_their_own(tmp_path):
+    judges = judges_named(["offline", "deepseek-chat", "claude-haiku-4.5"], ["extractive"])
+    kinds = by_kind(judges)
+    assert kinds == (("lexical", "grounded", "similar"), ("deepseek-chat",), ("claude-haiku-4.5",))
+    verdicts = {"lexical": {"accuracy": True}, "deepseek-chat": {"accuracy": False}, "claude-haiku-4.5": {}}
+    with Store(tmp_path) as store:
+        run = store.create(plan((TEXT[0],), systems=(SYSTEMS["baseline"],)), "c")
+        store.add(result(TEXT[0], run=run.id, verdicts=verdicts), None)
+        found = [tables.summary(store.results(run.id), names) for names in kinds]
+        run = store.run(run.id)
+    told = report.render(run, *found)
+    # What no judge says anything about is told once.
+    assert told.count("\nRetrieval, by the modality") == told.count("\nTokens, cost") == 1
+    assert [told.count(f"accuracy ({name})") for name in ("lexical", "deepseek-chat", "no judge")] == [1, 1, 1]
+    document = json.loads(report.as_json(run, *found))
+    assert document["tables"]["ablation"][0]["accuracy"] == 1.0
+    assert [t["ablation"][0]["accuracy"] for t in document["tables_by_other_judges"]] == [0.0, None]
+    assert "tables_by_other_judges" not in json.loads(report.as_json(run, found[0]))
 
 
 def test_tables_of_nothing_are_empty():

@@ -212,6 +212,7 @@ def _tables(found: Board) -> list[str]:
         _head(words.ABLATION_ANY_JUDGE),
         sheet.retrieval(found.retrieval),
         sheet.pages(found.pages),
+        sheet.bridged(found.bridged),
         sheet.protocol_sets(found.protocol_sets),
         sheet.efficiency(found.efficiency),
     ]

@@ -288,6 +288,17 @@ def pages(rows: Sequence[Row]) -> str:
     return table("Retrieval of pages", "retrieval-pages", rows, columns, note)
 
 
+def bridged(rows: Sequence[Row]) -> str:
+    """The text ranking alone beside its first three with the passages that the graph brought in (mode ``bridge``)."""
+    shares = (
+        ("all_found_at_3", "All gold at 3"), ("all_found_at_5", "All gold at 5"), ("all_found_bridged", "All gold, 3 and bridges"),
+        ("recall_bridged", "Recall, 3 and bridges"),
+    )  # fmt: skip
+    columns = (WHO[0], WHO[2], KIND, N, *(Column(name, head, share, True) for name, head in shares))
+    note = "Text questions of runs in graph mode bridge: at most two bridged passages, so five documents either way."
+    return table("Retrieval with bridged passages", "retrieval-bridged", rows, columns, note)
+
+
 def given(rows: Sequence[Row], name: str, judge: str) -> str:
     """What the generator makes of the evidence once all of it is there."""
     columns = (
