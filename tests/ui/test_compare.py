@@ -23,6 +23,7 @@ from rag.types import Delta, Page, Usage
 from tests.scripted import DONE, scripted
 from tests.ui import traces as by_hand
 from tests.ui.conftest import ATTACK
+from ui import text as words
 from ui.compare_desk import OUTPUTS, CompareDesk, cells_of
 from ui.handlers import KNOBS, Handlers
 from ui.keydesk import COOKIE, KeyDesk
@@ -109,6 +110,22 @@ def test_every_cell_has_the_settings_of_explore_and_the_table_says_which(small: 
         session(), QUESTION, STUDY, ["good"], None, *settings[:2], 0, *settings[3:]
     )
     assert "text_k" in named(refused)["cells"] and 'role="alert"' in named(refused)["cells"]
+
+
+def test_passages_that_the_graph_brought_in_stand_under_its_branch_with_their_page(demo: Corpus) -> None:
+    question = words.EXAMPLES["demo"][1].question
+    bridged = [*USUAL[:3], "bridge", *USUAL[4:]]
+    reader = {"extractive": GENERATORS["extractive"]}
+    *_, last = CompareDesk(Handlers(Shelf(demo), reader)).ask(
+        session(), question, STUDY, ["extractive"], None, *bridged
+    )
+    brought = {
+        tag: item for tag, item in named(last)["shown"][1].prompt.tags.items() if tag[0] == "G" and item in demo.chunks
+    }
+    assert brought
+    for tag, item in brought.items():
+        chip = f'class="fb-tag graph" data-page="{demo.chunks[item].page_id}" data-focus="{item}" title="{tag}: open'
+        assert chip in named(last)["cells"]
 
 
 def test_an_estimate_is_agreed_to_for_its_settings_alone(small: Corpus) -> None:

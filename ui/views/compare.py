@@ -387,9 +387,10 @@ def _on_page(page: Page, items: Sequence[Added], gold: set[str], corpus: Corpus)
 
 
 def _page_id(item: Added, corpus: Corpus) -> str:
-    if item.branch == "text":
+    """The page of a chunk, also of one that the graph brought in, of a crop or of a fact."""
+    if item.item_id in corpus.chunks:
         return corpus.chunks[item.item_id].page_id
-    if item.branch == "visual":
+    if item.item_id in corpus.crops:
         return corpus.crops[item.item_id].page_id
     return corpus.triples[int(item.item_id.removeprefix("triple:"))].page_id
 
