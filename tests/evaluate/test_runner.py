@@ -393,3 +393,20 @@ def test_judges_that_cost_something_stop_at_the_cap_and_the_others_go_on(store, 
     )
     nothing = _Judge(name="third", price=0.01)
     assert judge_run(store, run.id, (nothing,), budget_usd=0.0) != () and nothing.asked == []
+
+
+def test_gold_that_the_graph_brought_in_has_its_own_place_and_leaves_the_text_ranks_alone(store, small):
+    both = Question(
+        "How many did the glioma trial enroll, and the GBSG2 study recruit?",
+        ("glioma_p001", "glioma_p002"), "37; 686", "multihop", "small_multihop",
+    )  # fmt: skip
+    found = {}
+    for mode in ("provenance", "bridge"):
+        systems = (tuned(SYSTEMS["+KG"], text_k=1, graph_mode=mode, text_ranker="bm25"),)
+        run = evaluate(plan((both,), systems=systems), store, small)
+        (found[mode],) = store.results(run.id)
+        assert (f"graph_mode is {mode}, not provenance" in run.note) == (mode == "bridge")
+    assert found["bridge"].ranks == found["provenance"].ranks
+    assert set(found["provenance"].places) == {"sent", "found"}
+    assert set(found["bridge"].places) == {"sent", "bridged"}
+    assert found["bridge"].page_ranks == found["provenance"].page_ranks

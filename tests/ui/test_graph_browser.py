@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Frame, Page, expect
 from rag.corpus import save_corpus
 from rag.types import Chunk, Document, Triple
 from rag.types import Page as CorpusPage
-from tests.ui.conftest import ATTACK, Server, Visit, free_port, serving, visiting
+from tests.ui.conftest import ATTACK, OUTPUT, Server, Visit, free_port, serving, visiting
 from tests.ui.test_explore_browser import TEXT_QUESTION, serious
 from ui import text as words
 
@@ -132,12 +132,37 @@ def test_the_other_mode_is_looked_up_and_set(visit: Visit) -> None:
     page = visit.page
     trace = visit.ask(TEXT_QUESTION)
     assert trace["system"]["graph_mode"] == "provenance"
-    page.locator("#graph [data-other-mode]").click()
-    expect(page.locator("#graph .fb-other")).to_contain_text("Looked up just now")
+    page.locator("#graph [data-other-mode=bridge]").click()
+    expect(page.locator("#graph .fb-other")).to_contain_text("Bridged passages: 2 instead of 0")
+    page.locator("#graph [data-other-mode=open]").click()
+    expect(page.locator("#graph .fb-other[data-mode=open]")).to_contain_text("Looked up just now")
+    expect(page.locator("#graph [data-other-mode][aria-expanded=true]")).to_have_count(1)
     page.locator("#graph [data-set-mode]").click()
     expect(page.locator("#graph [data-mode-set]")).to_be_visible()
     assert visit.ask()["system"]["graph_mode"] == "open"
     expect(page.locator("#graph .fb-mode")).to_contain_text("Facts from everywhere")
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_bridged_passages_are_shown_with_their_way(browser: Browser, app: Server, scheme: str, width: int) -> None:
+    size = {"width": width, "height": 1060}
+    with visiting(browser, app.url, color_scheme=scheme, viewport=size) as window:
+        window.url = f"{app.url}/?graph_mode=bridge"
+        page = window.open().page
+        trace = window.ask(TEXT_QUESTION)
+        bridges = trace["evidence"]["graph"]["bridges"]
+        rows = page.locator("#graph .fb-bridges tr.fb-item")
+        expect(rows).to_have_count(len(bridges))
+        frame = drawing(window)
+        drawn = frame.locator("html").get_attribute("data-names") or ""
+        tags = {item: tag for tag, item in trace["prompt"]["tags"].items()}
+        assert all(f"{tags[bridge['hit']['item_id']]}: passage of" in drawn for bridge in bridges)
+        rows.first.locator(".fb-relation").first.click()
+        expect(page.locator("#graph .fb-bridges .fb-said-row blockquote")).to_be_visible()
+        assert serious(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        OUTPUT.mkdir(parents=True, exist_ok=True)
+        page.locator("#graph").screenshot(path=OUTPUT / f"bridges-{scheme}-{width}.png")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
