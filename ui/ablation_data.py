@@ -88,7 +88,8 @@ class Filters:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Rows that one kind of judge gave its verdicts on, and that may therefore share a figure. ``judge`` says who."""
+    """Rows that one kind of judge gave its verdicts on, and that may therefore share a figure. ``judge`` says who; ``causes_by_type`` is of
+    the last system of each run."""
 
     title: str
     judge: str
@@ -96,6 +97,7 @@ class Panel:
     priced: tuple[Row, ...] = ()
     differences: tuple[Row, ...] = ()
     causes: tuple[Row, ...] = ()
+    causes_by_type: tuple[Row, ...] = ()
     protocols: tuple[Row, ...] = ()
     diagnostic: tuple[Row, ...] = ()
     given: tuple[Row, ...] = ()
@@ -238,6 +240,8 @@ def _of_run(source: Source, judge: str, filters: Filters, label: Label, corpus: 
         return tuple(_own(rows, source, filters, label, words))
 
     rows = own(found["ablation"])
+    causes = own({**row, "by": row["judge"]} for row in found["taxonomy"])
+    richest = [name for name in source.run.systems if any(row["system"] == name for row in causes)][-1:]
     pixels = [row for row in rows if row["question_type"] == "figure_pixel"]
     protocols = [
         {"system": system, **row}
@@ -250,7 +254,8 @@ def _of_run(source: Source, judge: str, filters: Filters, label: Label, corpus: 
         rows=rows,
         priced=_priced(rows, own(found["efficiency"])),
         differences=own(found["differences"]),
-        causes=_over_types(own({**row, "by": row["judge"]} for row in found["taxonomy"]), filters.types),
+        causes=_over_types(causes, filters.types),
+        causes_by_type=tuple(row for row in causes if row["system"] in richest),
         protocols=own(protocols),
         diagnostic=tuple(row for row in pixels if row["system"] in (tables.TEXT_ONLY, tables.MULTIMODAL)),
         given=own(row for row in found["given_evidence"] if row["n_sent"]),

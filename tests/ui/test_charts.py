@@ -59,13 +59,15 @@ def test_cost_against_accuracy_has_a_ceiling_and_a_place_for_what_is_free() -> N
     assert "n 35" in published.name
 
 
-def test_labels_of_points_of_about_the_same_price_stand_on_two_sides() -> None:
+def test_labels_stand_beside_their_points_and_of_neighbours_on_two_sides() -> None:
     rows = [
         row(generator="low", usd_per_100_questions=0.017, accuracy=0.05),
         row(generator="high", usd_per_100_questions=0.019, accuracy=0.09),
+        row(generator="just above", usd_per_100_questions=0.019, accuracy=0.06),
         row(generator="far", usd_per_100_questions=0.2, accuracy=0.02),
     ]
-    assert charts.cost_accuracy(rows, {}).data[0].textposition == ("bottom center", "top center", "top center")
+    found = charts.cost_accuracy(rows, {}).data[0].textposition
+    assert found == ("bottom right", "middle right", "top right", "top center")
 
 
 def test_estimated_tokens_are_marked() -> None:
@@ -90,6 +92,8 @@ def test_causes_add_up_and_no_two_look_the_same() -> None:
     assert [(trace.name, trace.x) for trace in figure.data] == [("right", (0.25,)), ("retrieval miss", (0.75,))]
     # A press lists the questions of the cause alone.
     assert list(figure.data[1].customdata[0][4:]) == ["retrieval miss", "lexical"]
+    by_type = charts.taxonomy([row(n=4, causes={"right": 4}, by="lexical")], lambda r: r["question_type"])
+    assert by_type.data[0].y[0].startswith("figure_pixel, Reader")
     looks = list(charts.CAUSE_LOOKS.values())
     assert list(charts.CAUSE_LOOKS) == [*CAUSES, "unjudged"] and len(set(looks)) == len(looks)
 

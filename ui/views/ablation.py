@@ -199,11 +199,16 @@ def _over_types(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _errors(found: Board) -> list[Chart]:
-    return [
-        Chart(f"Causes ({panel.title.lower()})", f"errors-{n + 1}", charts.taxonomy(panel.causes), _judged(panel))
-        for n, panel in enumerate(found.panels)
-        if panel.causes
-    ] or [Chart("Causes", "errors", charts.taxonomy(()))]
+    shown: list[Chart] = []
+    for n, panel in enumerate(found.panels, start=1):
+        if panel.causes:
+            end, systems = panel.title.lower(), " and ".join(dict.fromkeys(r["system"] for r in panel.causes_by_type))
+            by_type = charts.taxonomy(panel.causes_by_type, lambda row: charts.type_words(row["question_type"]))
+            shown += [
+                Chart(f"Causes ({end})", f"errors-{n}", charts.taxonomy(panel.causes), _judged(panel)),
+                Chart(f"Causes by question type, {systems} ({end})", f"errors-by-type-{n}", by_type, _judged(panel)),
+            ]
+    return shown or [Chart("Causes", "errors", charts.taxonomy(()))]
 
 
 def _tables(found: Board) -> list[str]:

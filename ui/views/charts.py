@@ -66,7 +66,9 @@ COST_PX = 320
 SOURCE_CHARS = 20
 """Names of sources are cut here in figures."""
 NEAR = 1.5
-"""Prices within this factor are so near each other that their labels would meet."""
+"""Prices within this factor are so near each other that labels above them would meet."""
+LEVEL = 0.02
+"""Accuracies that differ by less are so near each other that labels beside them would meet."""
 
 
 def type_words(kind: str) -> str:
@@ -339,7 +341,7 @@ def _points(found: Sequence[Row], others: Sequence[Row]) -> go.Scatter:
         y=[row["accuracy"] for row in found],
         mode="markers+text",
         text=[plain(row["generator"]) for row in found],
-        textposition=["bottom center" if _under(row, others) else "top center" for row in found],
+        textposition=[_beside(row, others) for row in found],
         textfont=_SMALL,
         name=f"{plain(first['system'])}, {source}, n {first['n']}",
         marker={
@@ -355,9 +357,16 @@ def _points(found: Sequence[Row], others: Sequence[Row]) -> go.Scatter:
     )
 
 
-def _under(row: Row, others: Sequence[Row]) -> bool:
-    """Whether a point near this one in price lies above it."""
-    return any(1 / NEAR < row["at"] / other["at"] < NEAR and other["accuracy"] > row["accuracy"] for other in others)
+def _beside(row: Row, others: Sequence[Row]) -> str:
+    """Where a point's label stands: right of it, but for the dearest, where there is no room; of two that are next to each other the one
+    stands higher than the other."""
+    dearest = row["at"] == max(other["at"] for other in others)
+    across, level = ("center", 1.0) if dearest else ("right", LEVEL)
+    near = [other["accuracy"] - row["accuracy"] for other in others if 1 / NEAR < row["at"] / other["at"] < NEAR]
+    near = [above for above in near if abs(above) < level]
+    if max(near) > 0:
+        return f"bottom {across}"
+    return f"{'top' if dearest or min(near) < 0 else 'middle'} {across}"
 
 
 def _ceiling(figure: go.Figure, published: bool, row: Row) -> None:
@@ -476,16 +485,14 @@ _SYMBOLS = ("circle", "diamond", "square", "triangle-up")
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-def taxonomy(rows: Sequence[Row]) -> go.Figure:
-    """What became of the questions: shares of n per generator and system, stacked."""
+def taxonomy(rows: Sequence[Row], of: Callable[[Row], str] = lambda row: str(row["system"])) -> go.Figure:
+    """What became of the questions: shares of n per generator and what ``of`` says, stacked."""
     import plotly.graph_objects as go
 
     known = [row for row in rows if row["n"]]
     if not known:
         return empty("Not drawn: the study publishes no causes, and no judged run is chosen.")
-    places = [
-        f"{plain(row['system'])}, {plain(row['generator'])}<br>{plain(_source(row))}, n {row['n']}" for row in known
-    ]
+    places = [f"{plain(of(row))}, {plain(row['generator'])}<br>{plain(_source(row))}, n {row['n']}" for row in known]
     traces = []
     for cause, (colour, shape) in CAUSE_LOOKS.items():
         counts = [row["causes"].get(cause, 0) for row in known]
