@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -139,10 +140,32 @@ def _died(item: PageTask) -> str:
 
 def _scheduled(pool: ProcessPool, function: Callable[[T], R], item: T, seconds: int | None = None) -> Future[R]:
     try:
-        future: Future[R] = pool.schedule(function, (item,), timeout=seconds)
+        with uninterrupted():
+            future: Future[R] = pool.schedule(function, (item,), timeout=seconds)
     except RuntimeError as error:  # the pool's word for the same
         raise BrokenProcessPool(str(error)) from error
     return future
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait for the end of this block. Their handlers raise wherever the main thread is; raised while it wakes the
+    thread that waits at a queue, that thread is woken no more and the pool never ends. Other threads are not interrupted anyway."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: handler for number, handler in found.items() if handler is not None}  # None: not set by Python
+    for number in handlers:
+        signal.signal(number, lambda number, _: arrived.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for late in arrived:
+            signal.raise_signal(late)
 
 
 @contextmanager

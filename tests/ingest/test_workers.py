@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ import pytest
 
 from rag.errors import DocumentError, Stopped
 from rag.ingest.pages import PageTask, Rows
-from rag.ingest.workers import Item, in_order, mapped
+from rag.ingest.workers import Item, in_order, mapped, uninterrupted
 from rag.types import Page
 
 
@@ -108,3 +109,25 @@ def test_items_are_mapped_in_order_and_a_death_is_an_error() -> None:
     assert list(mapped(double_or_die, range(9), 2)) == list(range(0, 18, 2))
     with pytest.raises(DocumentError, match="process that was at work ended"):
         list(mapped(double_or_die, (1, -1), 1))
+
+
+def test_a_signal_waits_for_what_must_not_be_interrupted() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    passed = []
+    with pytest.raises(KeyboardInterrupt), uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+        passed.append("to the end")
+    assert passed == ["to the end"] and signal.getsignal(signal.SIGINT) is before
+
+
+def test_in_another_thread_nothing_is_put_off() -> None:
+    handlers = []
+
+    def work() -> None:
+        with uninterrupted():
+            handlers.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert handlers == [signal.getsignal(signal.SIGINT)]
