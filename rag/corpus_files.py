@@ -269,7 +269,10 @@ _ROW_CHECKS: dict[type, tuple[tuple[Callable[[Any], bool], str], ...]] = {
 }
 """Row -> what must hold of it as a whole, and the fault where it doesn't."""
 
-_OPTIONAL: dict[type, tuple[str, ...]] = {Page: ("source", "note"), Crop: ("model_caption", "captioned_by", "continues")}
+_OPTIONAL: dict[type, tuple[str, ...]] = {
+    Page: ("source", "note"),
+    Crop: ("model_caption", "captioned_by", "continues"),
+}
 """Row -> texts that a table leaves out where they are empty, as corpora made before there were such fields do."""
 
 _FIELDS: dict[type, tuple[tuple[str, Callable[[object], bool]], ...]] = {}
