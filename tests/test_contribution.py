@@ -9,12 +9,14 @@ import pytest
 from rag import prompt
 from rag.contribution import contributions, right, systems_like
 from rag.corpus import Corpus
-from rag.evaluate.questions import Question
+from rag.evaluate.questions import Question, reference_for
+from rag.generators.registry import GENERATORS
 from rag.pipeline import ask
 from rag.systems import SYSTEMS, tuned
 from rag.types import Delta, Generation, Trace, Usage
 from tests.scripted import DONE, scripted
 from tests.ui import traces as by_hand
+from ui.text import EXAMPLES
 
 REFERENCE = Question(by_hand.QUESTION, ("glioma_p001",), "37 patients", "text", "small")
 NOTHING = Question(by_hand.QUESTION, (), "not in the documents", "unanswerable", "small")
@@ -92,6 +94,16 @@ def test_what_is_not_known_stays_unknown(small: Corpus) -> None:
     assert (visual.alone, visual.on_top) == ("same", "unknown")
     assert right(traces["+KG"], REFERENCE) is None and right(traces["baseline"], None) is None
     assert right(traces["baseline"], REFERENCE) is True
+
+
+@pytest.mark.parametrize(("kind", "branch"), [("pixels", "visual"), ("graph", "graph")])
+def test_the_examples_that_need_a_branch_are_right_with_it_alone(demo: Corpus, kind: str, branch: str) -> None:
+    """What the page promises a visitor holds for the embedded reader."""
+    question = next(one.question for one in EXAMPLES["demo"] if one.kind == kind)
+    traces = {name: list(ask(question, system, GENERATORS["extractive"], demo))[-1] for name, system in SYSTEMS.items()}
+    found = {one.branch: (one.alone, one.on_top) for one in contributions(traces, reference_for(question, demo))}
+    assert found.pop(branch) == ("righted", "righted")
+    assert list(found.values()) == [("same", "same")]
 
 
 def test_the_four_systems_keep_the_settings_and_differ_in_their_branches_alone(small: Corpus) -> None:

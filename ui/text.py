@@ -173,14 +173,14 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ),
         Example(
             "two facts",
-            "two data sets",
+            "two sizes",
             "How many subjects does the mgus2 data set contain, and how many pregnant women does the abortion data set "
             "hold?",
         ),
         Example("pixels", "p-value in a tree", "What is the p-value of the R_income split in the happiness tree?"),
         Example(
             "table",
-            "medium smokers",
+            "smokers",
             "How many cigarettes a day made somebody a medium smoker for Schairer and Schöniger?",
         ),
         Example(
@@ -189,7 +189,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "How much blood did the one vaginal delivery lose that is left out of the distribution of measured blood "
             "loss?",
         ),
-        Example("unanswerable", "price of a vaccine", "What does one dose of the BCG vaccine cost?"),
+        Example("graph", "on steroids", "How many of the children in the gamma interferon trial were on steroids?"),
+        Example("unanswerable", "a price", "What does one dose of the BCG vaccine cost?"),
     ),
 }
 """Corpus name -> examples, one or two per question type. Each is in ``assets/questions``."""

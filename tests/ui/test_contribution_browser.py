@@ -46,6 +46,14 @@ def test_two_clicks_tell_what_the_figures_did(visit: Visit) -> None:
     visit.shot("did-it-help")
 
 
+def test_two_clicks_tell_what_the_graph_did(visit: Visit) -> None:
+    page = visit.page
+    page.get_by_role("button", name="graph: on steroids").click()
+    press(page)
+    expect(page.locator(f"{CARD} li.graph.righted")).to_contain_text("Knowledge graph made the answer right, for")
+    expect(page.locator(f"{CARD} li.visual.same")).to_contain_text("changed nothing")
+
+
 @pytest.mark.parametrize(
     ("question", "headline"),
     [
