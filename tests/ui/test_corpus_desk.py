@@ -21,6 +21,7 @@ from starlette.testclient import TestClient
 
 from rag.corpus import Corpus, open_corpus
 from rag.encoders import CLIP_WEIGHTS, MINILM
+from rag.errors import CorpusError
 from rag.ingest.languages import Offer, data_folder, offered
 from rag.ingest.limits import Limits
 from rag.keys import SessionKeys
@@ -362,6 +363,23 @@ def test_one_waits_for_the_other_and_can_stop(small: Corpus, temporary: Path) ->
     assert [words.BUILD_STOPPED in update["build"] for update in updates] == [True]
     assert desk._line.ahead(ticket) == 0 and desk._builds == {}
     assert [p for p in temporary.rglob("*") if p.is_file()] == []
+
+
+def test_a_corpus_makes_room_for_another_visitors_unless_it_is_just_being_made(small: Corpus, temporary: Path) -> None:
+    desk = desk_of(small)
+    visitor = Visitor(desk)
+    visitor.send(pdf(1), "a.pdf")
+    updates = visitor.build()
+    next(updates)
+    desk.uploads.crowded_out("a")  # too early
+    *_, last = updates
+    assert "1 ok" in last["build"]
+    own = desk.handlers.shelf.of("a")
+    desk.uploads.crowded_out("a")
+    assert not own.root.exists() and [p for p in temporary.rglob("*") if p.is_file()] == []
+    with pytest.raises(CorpusError, match="after ten idle minutes where others need the place; add them again"):
+        desk.handlers.shelf.of("a")
+    assert desk.handlers.shelf.choices("a")[1:] == ()
 
 
 def test_nothing_sent_nothing_built(small: Corpus) -> None:
