@@ -27,9 +27,10 @@ def all_found(ranks: Ranks, k: int) -> bool:
 
 def with_bridges(ranks: Ranks, bridged: Sequence[bool], k: int) -> Ranks:
     """The ranks of the union of the first ``k`` of the text ranking and the chunks that the graph brought in: a source that was
-    ``bridged`` stands right after the ``k``."""
+    ``bridged`` stands right after the ``k``, what else comes after them is not in it."""
     return [
-        k + 1 if brought and (rank is None or rank > k) else rank for rank, brought in zip(ranks, bridged, strict=True)
+        rank if rank is not None and rank <= k else k + 1 if brought else None
+        for rank, brought in zip(ranks, bridged, strict=True)
     ]
 
 

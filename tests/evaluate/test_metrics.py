@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag.evaluate.metrics import all_found, precision_at, recall_at, reciprocal_rank
+from rag.evaluate.metrics import all_found, precision_at, recall_at, reciprocal_rank, with_bridges
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,7 @@ def test_precision_divides_by_k_however_many_were_ranked() -> None:
     assert precision_at((1,), 10) == 1 / 10 and precision_at((None,), 10) == 0
     with pytest.raises(ValueError):
         precision_at((), 10)
+
+
+def test_bridges_stand_after_the_text_hits_and_nothing_else_does() -> None:
+    assert with_bridges((1, 4, 4, None, None), (False, False, True, True, False), 3) == [1, None, 4, 4, None]

@@ -387,15 +387,14 @@ def _bridges(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
         page, tag = corpus.pages[chunk.page_id], tags.get(chunk.id, "")
         badge = f'<span class="fb-tag graph">{esc(tag)}</span>' if tag else '<span class="fb-tag none">left out</span>'
         taken = marks.cited_spans(chunk.text, marks.cited_sentences(trace, chunk.id))
-        short = None if page.document == page.id else f"p. {page.number}"
         rows.append(
             f'<tr class="fb-item graph{"" if tag else " left-out"}" data-item="{esc(chunk.id)}" tabindex="-1">'
-            f'<td>{badge}</td><td><p class="fb-way">{_way(bridge, tags, corpus)}</p><p class="fb-passage" dir="auto">'
-            f"{marks.marked(chunk.text, stems, taken, 'graph')}</p>{chunks.ranks(bridge.hit, best)}</td>"
-            f"<td>{page_button(page, corpus, chunk.id, short)}{licence_link(page, corpus)}"
-            f"{leave_out(chunk.id, f'G{number}', chunk.id in trace.excluded)}</td></tr>"
+            f'<td>{badge}</td><td><div class="fb-meta">{page_button(page, corpus, chunk.id)}{licence_link(page, corpus)}'
+            f"{leave_out(chunk.id, f'G{number}', chunk.id in trace.excluded)}</div>"
+            f'<p class="fb-way">{_way(bridge, tags, corpus)}</p><p class="fb-passage" dir="auto">'
+            f"{marks.marked(chunk.text, stems, taken, 'graph')}</p>{chunks.ranks(bridge.hit, best)}</td></tr>"
         )
-    head = "<thead><tr><th scope=col>tag</th><th scope=col>bridged passage</th><th scope=col>from</th></tr></thead>"
+    head = "<thead><tr><th scope=col>tag</th><th scope=col>bridged passage</th></tr></thead>"
     return (
         f'<table class="fb-table fb-facts fb-bridges"><caption class="fb-hint">{esc(words.BRIDGES)}</caption>{head}'
         f"<tbody>{''.join(rows)}</tbody></table>"
