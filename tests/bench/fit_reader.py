@@ -34,6 +34,7 @@ from rag.evaluate.checker import answered_by  # noqa: E402
 from rag.generators.extractive import matching  # noqa: E402
 from rag.generators.extractive.evidence import units  # noqa: E402
 from rag.generators.extractive.questions import Question, parts  # noqa: E402
+from rag.generators.extractive.reader import OTHER_PARTS, any_answered  # noqa: E402
 from rag.generators.registry import GENERATORS  # noqa: E402
 from rag.pipeline import ask  # noqa: E402
 from rag.settings import Settings  # noqa: E402
@@ -41,9 +42,11 @@ from rag.systems import SYSTEMS  # noqa: E402
 from rag.types import Prompt, Segment  # noqa: E402
 
 PENALTY = 0.5
-ANSWERABLE_PENALTY = 8.0
+ANSWERABLE_PENALTY = 30.0
 FOLDS = 5
 THRESHOLDS = (0.3, 0.4, 0.5, 0.55, 0.6, 0.65)
+TARGET = 0.85
+"""The share of questions without an answer at which the lost ones are counted."""
 STEPS = 800
 RATE = 0.2
 CALIBRATION = ROOT / "tests" / "data" / "reader_calibration.json"
@@ -184,17 +187,32 @@ def signs_of(choice: Choice) -> list[float]:
     return [signs[name] for name in matching.ANSWERABLE]
 
 
-def outcomes(data: list[Choice], answerable: np.ndarray) -> list[tuple[float, bool, bool]]:
-    """(probability that the evidence answers, whether the best answer is right, whether one is expected) of every choice."""
-    found = []
+@dataclass(frozen=True)
+class Outcome:
+    """What the reader makes of one question: the probability that each part is answered and whether its best answer is right;
+    whether an answer is expected."""
+
+    scores: list[float]
+    right: list[bool]
+    expected: bool
+
+    @property
+    def score(self) -> float:
+        return any_answered(self.scores)
+
+    def is_right(self, threshold: float) -> bool:
+        kept = self.score >= threshold and min(self.scores) >= threshold * OTHER_PARTS
+        return kept and all(self.right)
+
+
+def outcome(data: list[Choice], answerable: np.ndarray) -> Outcome:
+    """The parts of one question, by the weights in force."""
+    scores, right = [], []
     for choice in data:
-        if not choice.found:
-            found.append((0.0, False, choice.expected))
-            continue
-        best = matching.weighed(choice.question, choice.found)[0]
-        logit = np.r_[signs_of(choice), 1.0] @ answerable
-        found.append((float(1 / (1 + np.exp(-logit))), bool(choice.right[best]), choice.expected))
-    return found
+        logit = np.r_[signs_of(choice), 1.0] @ answerable if choice.found else -np.inf
+        scores.append(float(1 / (1 + np.exp(-logit))))
+        right.append(bool(choice.found) and bool(choice.right[matching.weighed(choice.question, choice.found)[0]]))
+    return Outcome(scores, right, data[0].expected)
 
 
 def fit_all(data: list[Choice]) -> np.ndarray:
@@ -215,35 +233,59 @@ def folds(cases: list[Case]) -> dict[str, int]:
     return found
 
 
-def counted(title: str, found: list[tuple[float, bool, bool]]) -> None:
+def counted(title: str, found: list[Outcome]) -> None:
     """Prints what each threshold does."""
-    held = [entry for entry in found if entry[2]]
+    held, absent = [o for o in found if o.expected], [o for o in found if not o.expected]
     for threshold in THRESHOLDS:
-        answered = sum(p >= threshold for p, _, _ in held)
-        right = sum(p >= threshold and good for p, good, _ in held)
-        silent = sum(p < threshold for p, _, expected in found if not expected)
-        print(f"{title:22} {threshold:.2f}: of {len(held)} answered {answered}, right {right}; "
-              f"of {len(found) - len(held)} without an answer silent {silent}")  # fmt: skip
+        lost, right = sum(o.score < threshold for o in held), sum(o.is_right(threshold) for o in held)
+        silent = sum(o.score < threshold for o in absent)
+        print(
+            f"{title:22} {threshold:.2f}: of {len(held)} lost {lost}, right {right}; of {len(absent)} without an answer silent {silent}"
+        )
+
+
+def separated(title: str, found: list[Outcome]) -> None:
+    """Prints the area under the ROC curve of the score, and the share lost where ``TARGET`` of those without an answer are silent."""
+    held = np.array([o.score for o in found if o.expected])
+    absent = np.array([o.score for o in found if not o.expected])
+    if len(held) and len(absent):
+        above = (held[:, None] > absent).mean() + (held[:, None] == absent).mean() / 2
+        lost = (held <= np.quantile(absent, TARGET)).mean()
+        print(f"{title:22} AUC {above:.3f}, lost at {TARGET:.2f} silent {lost:.2f}")
+
+
+def crossed(cases: list[Case], made: list[list[Choice]]) -> dict[str, list[Outcome]]:
+    """The outcomes of each split, each document's by weights fitted to the others."""
+    fold = folds(cases)
+    found: dict[str, list[Outcome]] = {}
+    pairs = [(case, some) for case, some in zip(cases, made, strict=True) if case.split != "held out" and some]
+    for k in range(FOLDS):
+        answerable = fit_all([choice for case, some in pairs if fold[case.document] != k for choice in some])
+        for case, some in pairs:
+            if fold[case.document] == k:
+                found.setdefault(case.split, []).append(outcome(some, answerable))
+    return found
+
+
+def report(title: str, splits: dict[str, list[Outcome]]) -> None:
+    """Prints the counts of each split, and how far the demo's and all are told apart."""
+    for split, found in splits.items():
+        counted(f"{title} {split}", found)
+    separated(f"{title} demo", [o for split, some in splits.items() if split.startswith("demo") for o in some])
+    separated(f"{title} all", [o for some in splits.values() for o in some])
 
 
 def main() -> None:
     cases = [*calibration(), *demo()]
     made = [choices(case) for case in cases]
-    fold = folds(cases)
-    crossed: dict[str, list[tuple[float, bool, bool]]] = {}
-    fitted = [
-        (case, choice) for case, some in zip(cases, made, strict=True) for choice in some if case.split != "held out"
-    ]
-    for k in range(FOLDS):
-        answerable = fit_all([choice for case, choice in fitted if fold[case.document] != k])
-        for case, choice in fitted:
-            if fold[case.document] == k:
-                crossed.setdefault(case.split, []).extend(outcomes([choice], answerable))
-    for split, found in crossed.items():
-        counted(split, found)
-    answerable = fit_all([choice for _, choice in fitted])
-    held_out = [choice for case, some in zip(cases, made, strict=True) for choice in some if case.split == "held out"]
-    counted("held out, not fitted", outcomes(held_out, answerable))
+    report("crossed", crossed(cases, made))
+    pairs = [(case, some) for case, some in zip(cases, made, strict=True) if some]
+    answerable = fit_all([choice for case, some in pairs if case.split != "held out" for choice in some])
+    splits: dict[str, list[Outcome]] = {}
+    for case, some in pairs:
+        splits.setdefault(case.split, []).append(outcome(some, answerable))
+    counted("not fitted held out", splits.pop("held out"))
+    report("fitted", splits)
     for name, weight in zip((*matching.FEATURES, "none"), (*matching.WEIGHTS.values(), matching.NONE), strict=True):
         print(f'    "{name}": {weight:.2f},')
     for name, weight in zip((*matching.ANSWERABLE, "bias"), answerable, strict=True):

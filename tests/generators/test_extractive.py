@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rag.generators.extractive import ExtractiveReader, Reading, read
+from rag.generators.extractive.reader import any_answered
 from rag.prompt import ABSTENTION, is_abstention, parse_citations
 from rag.types import Delta, Finish, Message, Prompt, Segment
 
@@ -118,6 +119,11 @@ LOG_RANK = (
     "The test of Gehan was developed by others."
 )
 CONCORDANCE = "concordance: 0.7818 | n: 11\nconcordance: 0.8258 | n: 150"
+DELIVERIES = (
+    "Variable: placenta previa | yes | Vaginal delivery (677): 0 | Planned Cesarean (409): 9\n"
+    "Variable: placenta previa | no | Vaginal delivery (677): 677 | Planned Cesarean (409): 400"
+)
+SMOKERS = "Smoking: Heavy smoker | Lung cancer: 36\nSmoking: Very heavy smoker | Lung cancer: 74"
 
 
 @pytest.mark.parametrize(
@@ -139,6 +145,47 @@ CONCORDANCE = "concordance: 0.7818 | n: 11\nconcordance: 0.8258 | n: 150"
             "It is a wrapper around the etm function [T1]",
         ),
         ("What is the hazard ratio for hormonal therapy?", {"crops": [("Cox model.", COX_ROWS)]}, "0.707 [V1]"),
+        (
+            "How many women served as controls?",
+            {
+                "texts": [
+                    "Among these women, 173 were exposed to the drug over a long time and 1013 women served as controls."
+                ]
+            },
+            "1013 women [T1]",
+        ),
+        (
+            "How many of the children were on steroids?",
+            {"texts": ["Only 3 of 128 children were on steroids."]},
+            "3 of 128 children [T1]",
+        ),
+        (
+            "How many transitions did the participants go through?",
+            {"texts": ["Over 1/4 of the participants go through 5 transitions."]},
+            "5 transitions [T1]",
+        ),
+        (
+            "Beyond which length does the plot split the labels?",
+            {"texts": ["The plot splits labels longer than 10 characters over two lines."]},
+            "10 characters [T1]",
+        ),
+        (
+            "How many deaths were there in the mgus2 data?",
+            {
+                "texts": ["The events of the mgus2 data are these:"],
+                "crops": [("Events of the mgus2 data.", "censor: 409 | pcm: 115 | death: 860")],
+            },
+            "860 [V1]",
+        ),
+        ("How many vaginal deliveries were there?", {"crops": [("Deliveries.", DELIVERIES)]}, "677 [V1]"),
+        ("How many planned cesareans had placenta previa?", {"crops": [("Deliveries.", DELIVERIES)]}, "9 [V1]"),
+        ("How many very heavy smokers had lung cancer?", {"crops": [("Smokers.", SMOKERS)]}, "74 [V1]"),
+        ("How many heavy smokers had lung cancer?", {"crops": [("Smokers.", SMOKERS)]}, "36 [V1]"),
+        (
+            "At what probability of relapse is the patient treated?",
+            {"crops": [("Relapse of the patient.", "treated patient | P: 0.36 | n: 43")]},
+            "0.36 [V1]",
+        ),
         (
             "How many eyes have a varg of at least 0.209?",
             {"crops": [("Tree of the eyes.", "1\nvarg\n< 0.209 \u2265 0.209\nn = 76 n = 120")]},
@@ -341,6 +388,20 @@ def test_streams_deltas_and_then_one_finish_with_estimated_usage() -> None:
     assert finish.usage.input_tokens > finish.usage.output_tokens > 10
 
 
+def test_a_number_of_another_unit_is_no_number_of_weeks() -> None:
+    text = "The blood loss after delivery was measured; grey lines indicate 500, 750 and 1000 ml of blood loss after delivery."
+    assert "1000 [" not in answer("How many weeks after delivery was the blood loss measured?", texts=[text])
+
+
+def test_parts_that_each_may_be_answered_answer_together() -> None:
+    assert any_answered([0.5]) == 0.5
+    assert any_answered([0.5, 0.4]) == pytest.approx(0.7)
+    prompt = make_prompt("How many women with breast cancer were studied, and who paid for it?", texts=[GBSG2])
+    scores = [part.score for part in read(prompt).parts]
+    assert not read(prompt, max(scores) + 0.001).abstained
+    assert read(prompt, any_answered(scores) + 0.001).abstained
+
+
 # --- calibration -----------------------------------------------------------------------------------------------------
 
 
@@ -369,7 +430,7 @@ def _is_right(said: str, expected: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("split", "least"), [("fitted", (0.78, 0.8, 0.78)), ("held out", (0.8, 0.68, 0.76))])
+@pytest.mark.parametrize(("split", "least"), [("fitted", (0.84, 0.78, 0.78)), ("held out", (0.84, 0.64, 0.76))])
 def test_calibration(split: str, least: tuple[float, float, float]) -> None:
     """Shares of answerable questions that are answered, of unanswerable ones that are not, and of answers that are right."""
     readings = [(read(_prompt(case)), case["expected"]) for case in _cases() if case["split"] == split]

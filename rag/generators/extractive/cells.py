@@ -15,6 +15,10 @@ BY_BEGINNING = 0.6
 """What a column counts that only begins as the question's word does ("concordant" for "concordance")."""
 
 
+_COUNTED = re.compile(r"\((?:n ?= ?)?(\d[\d,]*)\)", re.I)
+"""Of how many a column tells: "Vaginal delivery (677)"."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A cell's value. ``named``: the question names its column and its row, and the value is of the kind asked for.
@@ -40,7 +44,11 @@ def answer(cells: Sequence[Cell], question: Question) -> Found:
         if gain > best_gain:
             best, best_gain = i, gain
     value = cells[best].value
+    counted = _COUNTED.search(cells[best].column)
     label_share = _said([cell.value for cell in cells if not _is_value(cell.value)] or [cells[0].value], question)
+    if question.kind == "count" and counted and best_gain > 0 and not label_share:
+        told = _said([_COUNTED.sub("", cells[best].column)], question)
+        return Found(counted[1], True, told * best_gain / sum(t.weight for t in question.terms))
     if question.kind not in NUMERIC:
         if question.numbers & labels and any(c.isalpha() for c in cells[0].value):
             return Found(cells[0].value, True, label_share)

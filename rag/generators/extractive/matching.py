@@ -21,25 +21,25 @@ from rag.generators.extractive.rarity import rarity
 from rag.generators.extractive.words import STOP_STEMS, abbreviates, holds, index, stems, tokens
 
 WEIGHTS: Mapping[str, float] = {
-    "own": 2.32,
-    "near": 0.61,
-    "passage": 2.20,
-    "first": 0.58,
-    "anchors": -0.30,
-    "focus": 1.05,
+    "own": 2.47,
+    "near": 0.53,
+    "passage": 2.49,
+    "first": 0.52,
+    "anchors": -0.22,
+    "focus": 1.03,
     "together": 2.54,
-    "mass": 2.01,
-    "meaning": 0.46,
-    "rare": 1.39,
-    "crop": 1.09,
-    "span": -0.94,
-    "misfit": -0.89,
-    "told": -1.47,
-    "title": -1.15,
-    "code": -0.57,
-    "length": 0.49,
+    "mass": 1.88,
+    "meaning": 0.42,
+    "rare": 1.48,
+    "crop": 1.10,
+    "span": -1.11,
+    "misfit": -0.96,
+    "told": -1.48,
+    "title": -1.18,
+    "code": -0.60,
+    "length": 0.30,
 }
-NONE = 7.34
+NONE = 7.25
 """Log-odds, per feature, of a candidate being the answer, and those of "none of them"; printed by ``tests/bench/fit_reader.py`` from
 ``tests/data/reader_calibration.json`` and the demo questions.
 
@@ -58,17 +58,17 @@ NONE = 7.34
 FEATURES = tuple(WEIGHTS)
 
 ANSWERABLE: Mapping[str, float] = {
-    "lead": 0.22,
-    "odds": 0.19,
-    "nowhere": -2.20,
-    "focus": 0.35,
-    "unlike": -0.67,
-    "read off": 0.43,
-    "together": 0.33,
-    "passage": 0.66,
-    "meaning": 0.88,
+    "lead": 0.19,
+    "odds": 0.17,
+    "nowhere": -2.08,
+    "focus": 0.34,
+    "unlike": -0.45,
+    "read off": 0.48,
+    "together": 0.48,
+    "meaning": 0.68,
+    "value": -0.36,
 }
-ANSWERABLE_BIAS = -0.50
+ANSWERABLE_BIAS = 0.14
 """Log-odds that the evidence answers the question at all, fitted apart, since a question may well be answered though two candidates
 are equally good; printed by ``tests/bench/fit_reader.py``.
 
@@ -77,11 +77,12 @@ are equally good; printed by ``tests/bench/fit_reader.py``.
     nowhere   share of the question's weighted words that no evidence holds
     read off  the best is a table row or a label
     unlike    the best is a sentence that holds no value of the kind asked for
+    value     a number or date is asked for: some number is always near
     others    of the best candidate (``OF_BEST``) or the most that any has (``OF_ANY``), see ``WEIGHTS``
 """
 
 OF_BEST = ("nowhere", "focus", "unlike", "read off")
-OF_ANY = ("together", "passage", "meaning")
+OF_ANY = ("together", "meaning")
 
 Weighed = list[tuple[Term, float, bool]]
 """A question's terms with their weight in this prompt and whether the evidence holds them anywhere."""
@@ -179,6 +180,7 @@ def weighed(question: Question, found: Sequence[Match]) -> tuple[int, dict[str, 
     against = math.exp(NONE) + rivalry * (sum(odds) - support[best])
     signs = {"lead": math.log(support[best] / against), "odds": math.log(sum(odds)) - NONE}
     signs |= {name: found[best].features[name] for name in OF_BEST}
+    signs["value"] = float(question.kind in NUMERIC)
     return best, signs | {name: max(match.features[name] for match in found) for name in OF_ANY}
 
 

@@ -43,11 +43,16 @@ def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
     )
     kept = tuple(answer for answer in answers if answer.tag and answer.score >= threshold * OTHER_PARTS)
     score = min(answer.score for answer in answers)
-    if not kept or 1 - math.prod(1 - answer.score for answer in answers) < threshold:
+    if not kept or any_answered([answer.score for answer in answers]) < threshold:
         return Reading(ABSTENTION, (), score, True, answers)
     lines = dict.fromkeys(f"{answer.text.rstrip(' .;,')} [{answer.tag}]" for answer in kept)
     tags = dict.fromkeys(tag for answer in kept for tag in answer.tag.split(", "))
     return Reading("; ".join(lines), tuple(tags), score, False, answers)
+
+
+def any_answered(scores: Sequence[float]) -> float:
+    """The probability that the evidence answers at least one part, by each part's; the parts are taken as independent."""
+    return 1 - math.prod(1 - score for score in scores)
 
 
 def _answer(question: Question, evidence: Sequence[Indexed], prompt: Prompt) -> Answer:

@@ -46,6 +46,7 @@ _CONCEPTS: tuple[tuple[str, ...], ...] = (
     ("restricted mean", "rmean"),
     ("median", "med"),
     ("percentage", "percent", "proportion", "fraction"),
+    ("probability", "prob", "p"),
     ("interquartile range", "iqr"),
     ("length", "long", "longer"),
     ("height", "tall", "taller"),
