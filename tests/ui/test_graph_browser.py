@@ -161,6 +161,9 @@ def test_bridged_passages_are_shown_with_their_way(browser: Browser, app: Server
         expect(page.locator("#graph .fb-bridges .fb-said-row blockquote")).to_be_visible()
         assert serious(page) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        inside = "(part) => part.getBoundingClientRect().right <= part.closest('#graph').getBoundingClientRect().right"
+        parts = page.locator("#graph .fb-bridges :is(.fb-meta, .fb-meta > *, .fb-way, .fb-passage, .fb-ranks)")
+        assert all(part.evaluate(inside) for part in parts.all())
         OUTPUT.mkdir(parents=True, exist_ok=True)
         page.locator("#graph").screenshot(path=OUTPUT / f"bridges-{scheme}-{width}.png")
 
