@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DAMPING = 0.5
 """Probability that the walk goes on along a link; else it starts anew at a seed."""
-TOLERANCE = 1e-4
+TOLERANCE = 1e-3
 """The walk is followed until a further step moves less than this share of the walkers."""
 
 _Floats = NDArray[np.float64]
