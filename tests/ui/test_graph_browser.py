@@ -178,7 +178,7 @@ def test_no_serious_axe_violation_with_everything_open(browser: Browser, app: Se
         expect(page.locator("#graph .fb-around")).to_be_visible()
         page.locator("#graph tr.fb-item .fb-relation").first.click()
         expect(page.locator("#graph .fb-said")).to_be_visible()
-        page.locator("#graph [data-other-mode]").click()
+        page.locator("#graph [data-other-mode]").first.click()
         expect(page.locator("#graph .fb-other")).to_be_visible()
         page.locator("#graph .fb-dropped > summary").click()
         edges(frame)
