@@ -1,4 +1,4 @@
-"""The held-out question set: the checker finds nothing in it, and no question is one that something was fitted on."""
+"""Held-out and development questions: the checker finds nothing in them, and nothing was fitted on a held-out one."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ def _held_out(kind: str) -> tuple[Question, ...]:
     return load_questions(HERE / "bench" / "held_out" / f"{kind}.json")
 
 
+def _development() -> list[Path]:
+    return sorted((HERE / "bench" / "development").glob("*.json"))
+
+
 def _documents(question: Question) -> set[str]:
     return {source.rsplit("_p", 1)[0] for source in question.sources}
 
 
 def _fitted_on() -> Iterator[Question]:
     """The questions that the reader's and the gate's weights come from."""
-    for kind in RULES:
-        yield from load_questions(ASSETS / "questions" / f"demo_{kind}.json")
+    for file in (*(ASSETS / "questions" / f"demo_{kind}.json" for kind in RULES), *_development()):
+        yield from load_questions(file)
     gate = json.loads((HERE / "bench" / "gate_questions.json").read_text("utf-8"))
     reader = json.loads((HERE / "data" / "reader_calibration.json").read_text("utf-8"))["cases"]
     asked = [*(item["q"] for item in gate), *(case["question"] for case in reader)]
@@ -41,6 +45,13 @@ def test_the_checker_finds_nothing(kind: str, demo: Corpus) -> None:
     questions = _held_out(kind)
     assert len(questions) == MANY[kind]
     assert check_set(questions, kind, demo) == []
+
+
+@pytest.mark.parametrize("file", _development(), ids=lambda file: file.stem)
+def test_the_checker_finds_nothing_in_the_development_questions(file: Path, demo: Corpus) -> None:
+    questions = load_questions(file)
+    assert len(questions) >= 12
+    assert check_set(questions, file.stem.partition("_")[2], demo) == []
 
 
 def test_no_question_is_asked_twice_or_was_fitted_on() -> None:

@@ -1,6 +1,6 @@
 """Retrieval, gate and embedded reader on the demo questions: the figures of the README's table, by question type.
 
-    python tests/bench/demo_scores.py [--text-ranker dense|bm25|hybrid] [--half even|odd] [--json FILE]
+    python tests/bench/demo_scores.py [--questions FOLDER] [--text-ranker dense|bm25|hybrid] [--half even|odd] [--json FILE]
 
 An answer is right where it holds every part of the reference answer (``rag.evaluate.checker.answered_by``), with the system
 ``+both`` and the gate on ``auto``. An answerable question is lost where the reader abstains though a gold page is among the passages
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from rag.corpus import Corpus, open_corpus  # noqa: E402
-from rag.evaluate.checker import answered_by  # noqa: E402
+from rag.evaluate.checker import RULES, answered_by  # noqa: E402
 from rag.generators.registry import GENERATORS  # noqa: E402
 from rag.pipeline import ask  # noqa: E402
 from rag.settings import Settings  # noqa: E402
@@ -104,14 +104,14 @@ def _readable(rows: list[Row]) -> list[Row]:
     return [row for row in rows if row.get("at hand") and not row.get("axis")]
 
 
-def measured(ranker: str, half: str) -> list[Row]:
-    """A row for each question of the demo's sets."""
+def measured(ranker: str, half: str, folder: Path) -> list[Row]:
+    """A row for each question of the folder's sets."""
     corpus = open_corpus(Settings.from_env().corpus)
     steps = {"even": slice(0, None, 2), "odd": slice(1, None, 2), "": slice(None)}
     text_only = {"right by text": "baseline", "right by graph": "+KG"}
     rows = []
-    for file in sorted((ROOT / "assets" / "questions").glob("demo_*.json")):
-        name = file.stem.removeprefix("demo_")
+    for file in sorted(folder.glob("*.json")):
+        name = next(kind for kind in RULES if file.stem.endswith(kind))
         for item in json.loads(file.read_text("utf-8"))[steps[half]]:
             traces = {}
             for key, system in {"": "+both", **(text_only if "pixel" in name else {})}.items():
@@ -129,10 +129,13 @@ def measured(ranker: str, half: str) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--text-ranker", default="hybrid", choices=("dense", "bm25", "hybrid"))
+    parser.add_argument(
+        "--questions", type=Path, default=ROOT / "assets" / "questions", help="such as tests/bench/held_out"
+    )
     parser.add_argument("--half", default="", choices=("even", "odd"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    rows = measured(options.text_ranker, options.half)
+    rows = measured(options.text_ranker, options.half, options.questions)
     for name, (target, figure) in FIGURES.items():
         print(f"{name:<42} {figure(rows):<14} {target}")
     if options.json:

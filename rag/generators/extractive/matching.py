@@ -21,27 +21,27 @@ from rag.generators.extractive.rarity import rarity
 from rag.generators.extractive.words import STOP_STEMS, abbreviates, holds, index, stems, tokens
 
 WEIGHTS: Mapping[str, float] = {
-    "own": 2.47,
-    "near": 0.53,
-    "passage": 2.49,
-    "first": 0.52,
-    "anchors": -0.22,
-    "focus": 1.03,
-    "together": 2.54,
-    "mass": 1.88,
-    "meaning": 0.42,
-    "rare": 1.48,
-    "crop": 1.10,
-    "span": -1.11,
-    "misfit": -0.96,
-    "told": -1.48,
-    "title": -1.18,
-    "code": -0.60,
-    "length": 0.30,
+    "own": 1.80,
+    "near": 0.20,
+    "passage": 2.52,
+    "first": 0.70,
+    "anchors": -0.14,
+    "focus": 0.97,
+    "together": 1.95,
+    "mass": 1.72,
+    "meaning": 0.44,
+    "rare": 1.33,
+    "crop": 0.72,
+    "span": -0.67,
+    "misfit": -1.02,
+    "told": -1.13,
+    "title": -0.88,
+    "code": -0.82,
+    "length": 0.59,
 }
-NONE = 7.25
+NONE = 6.58
 """Log-odds, per feature, of a candidate being the answer, and those of "none of them"; printed by ``tests/bench/fit_reader.py`` from
-``tests/data/reader_calibration.json`` and the demo questions.
+``tests/data/reader_calibration.json``, the demo questions and ``tests/bench/development``.
 
     own, near, passage   shares of the question's weighted words that the unit holds, that it and its neighbours hold, that all
                          evidence with its tag holds; ``mass`` is the weight of those near, so that long questions count more
@@ -58,25 +58,25 @@ NONE = 7.25
 FEATURES = tuple(WEIGHTS)
 
 ANSWERABLE: Mapping[str, float] = {
-    "lead": 0.19,
-    "odds": 0.17,
-    "nowhere": -2.08,
-    "focus": 0.34,
-    "unlike": -0.45,
-    "read off": 0.48,
-    "together": 0.48,
-    "meaning": 0.68,
-    "value": -0.36,
+    "odds": 0.29,
+    "nowhere": -3.29,
+    "focus": 0.49,
+    "unlike": -0.75,
+    "read off": 0.74,
+    "together": 0.29,
+    "meaning": 0.82,
+    "words": 3.81,
+    "value": -0.53,
 }
-ANSWERABLE_BIAS = 0.14
+ANSWERABLE_BIAS = 0.03
 """Log-odds that the evidence answers the question at all, fitted apart, since a question may well be answered though two candidates
 are equally good; printed by ``tests/bench/fit_reader.py``.
 
-    lead      log-odds of the best candidate against the others and none
     odds      log-odds of all candidates together against none
     nowhere   share of the question's weighted words that no evidence holds
     read off  the best is a table row or a label
     unlike    the best is a sentence that holds no value of the kind asked for
+    words     how much longer the question is than ``USUAL_WORDS``: of a long one, a smaller share stands anywhere
     value     a number or date is asked for: some number is always near
     others    of the best candidate (``OF_BEST``) or the most that any has (``OF_ANY``), see ``WEIGHTS``
 """
@@ -160,35 +160,57 @@ class Match:
         return sum(weight * self.features[name] for name, weight in WEIGHTS.items())
 
 
-def best_match(question: Question, evidence: Sequence[Indexed]) -> tuple[Match, float] | None:
-    """The match whose answer is the most probable, and the probability that the evidence answers at all (``ANSWERABLE``); None
-    without any candidate. Candidates that say the same add up."""
+def best_matches(question: Question, evidence: Sequence[Indexed]) -> tuple[list[Match], float]:
+    """The match whose answer is the most probable, with a sentence that is nearly as probable (``runner_up``), and the probability
+    that the evidence answers at all (``ANSWERABLE``). Candidates that say the same add up."""
     found = matches(question, evidence)
     if not found:
-        return None
+        return [], 0.0
     best, signs = weighed(question, found)
     logit = sum(ANSWERABLE[name] * value for name, value in signs.items()) + ANSWERABLE_BIAS
-    return found[best], 1 / (1 + math.exp(-logit))
+    return [found[best], *runner_up(found, best)], 1 / (1 + math.exp(-logit))
+
+
+def runner_up(found: Sequence[Match], best: int) -> list[Match]:
+    """The next sentence, where the best answer is a sentence too and hardly more probable; a value or a name stands alone."""
+    first = found[best]
+    others = [
+        match for match in found
+        if match is not first and _is_told(match) and match.logit > first.logit - CLOSE
+        and match.candidate not in first.candidate and first.candidate not in match.candidate
+    ] if _is_told(first) else []  # fmt: skip
+    return sorted(others, key=lambda match: -match.logit)[:1]
+
+
+def _is_told(match: Match) -> bool:
+    return match.unit.kind in ("sentence", "caption") and len(match.candidate.split()) >= TOLD_WORDS
+
+
+CLOSE = 1.0
+"""Log-odds between two sentences from which the second is not quoted."""
+TOLD_WORDS = 6
+"""Words from which an answer is a sentence more than a value or a name."""
 
 
 def weighed(question: Question, found: Sequence[Match]) -> tuple[int, dict[str, float]]:
     """The place of the best of the matches, and what tells whether the evidence answers (see ``ANSWERABLE``)."""
     odds = [math.exp(match.logit) for match in found]
     support = [sum(odds[j] for j in backers) for backers in agreeing(found)]
-    best = max(range(len(found)), key=lambda i: (odds[i] + BACKING * (support[i] - odds[i]), -i))
-    rivalry = VAGUE_RIVALRY if _is_vague(question) else RIVALRY
-    against = math.exp(NONE) + rivalry * (sum(odds) - support[best])
-    signs = {"lead": math.log(support[best] / against), "odds": math.log(sum(odds)) - NONE}
+    best = max(range(len(found)), key=lambda i: (support[i], -i))
+    signs = {"odds": math.log(sum(odds)) - NONE, "words": _length(question)}
     signs |= {name: found[best].features[name] for name in OF_BEST}
     signs["value"] = float(question.kind in NUMERIC)
     return best, signs | {name: max(match.features[name] for match in found) for name in OF_ANY}
 
 
-def _is_vague(question: Question) -> bool:
-    """Whether a value is asked for of nothing that the question names: "the concordance of the model"."""
-    measures = _measures(question)
-    others = (t for t in question.terms if not any(measures & set(phrase) for phrase in t.alternatives))
-    return question.kind in NUMERIC and sum(term.weight for term in others) < 1.0
+def _length(question: Question) -> float:
+    """Logarithm of the question's length over the usual one; a short question is nothing worse than a usual one."""
+    return math.log(min(MOST_WORDS, max(USUAL_WORDS, len(question.text.split()))) / USUAL_WORDS)
+
+
+USUAL_WORDS = 12
+MOST_WORDS = 25
+"""Words of a question from which its length counts, and up to which."""
 
 
 def agreeing(found: Sequence[Match]) -> list[list[int]]:
@@ -210,11 +232,6 @@ def _agree(one: str, other: str) -> bool:
     return len(short) >= MIN_NAME and len(long) <= MAX_NAME and short in long and not short[0].isdigit()
 
 
-BACKING = 1.0
-RIVALRY = 0.5
-VAGUE_RIVALRY = 10.0
-"""What the odds of the other answers count against the best one's; the second, set by hand, where the question names nothing whose
-value it asks for."""
 MIN_NAME = 6
 MAX_NAME = 40
 """Letters of a name that another one may hold ("log-rank test", "exact two-sample logrank test"); longer ones are sentences."""

@@ -145,11 +145,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one part: its words, its tag and the estimated probability that the evidence answers it."""
+    """The answer to one part: its words, its tag and the estimated probability that the evidence answers it. ``also`` is a sentence
+    that is nearly as probable, with its tag."""
 
     text: str
     tag: str
     score: float
+    also: tuple[tuple[str, str], ...] = ()
 
 
 def parts(text: str) -> tuple[Question, ...]:

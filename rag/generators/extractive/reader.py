@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from rag.generators.extractive import comparisons
 from rag.generators.extractive.evidence import Unit, question_of, units
-from rag.generators.extractive.matching import Indexed, best_match, indexed
+from rag.generators.extractive.matching import Indexed, best_matches, indexed
 from rag.generators.extractive.questions import Answer, Question, parts
 from rag.prompt import ABSTENTION
 from rag.types import Prompt
 
 THRESHOLD = 0.55
-"""Below this probability that the evidence answers any part of it, a question is not answered. Chosen so that more than eight of ten
-questions whose evidence lacks the answer are not answered under cross-validation (``tests/bench/fit_reader.py`` prints the counts)."""
+"""Below this probability that the evidence answers any part of it, a question is not answered. Chosen so that eight of ten
+questions that the documents don't answer are not answered under cross-validation (``tests/bench/fit_reader.py`` prints the counts)."""
 
 OTHER_PARTS = 0.6
 """Evidence that answers one part was not retrieved in vain: where it probably answers any, each part's threshold is so much lower."""
@@ -45,8 +45,9 @@ def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
     score = min(answer.score for answer in answers)
     if not kept or any_answered([answer.score for answer in answers]) < threshold:
         return Reading(ABSTENTION, (), score, True, answers)
-    lines = dict.fromkeys(f"{answer.text.rstrip(' .;,')} [{answer.tag}]" for answer in kept)
-    tags = dict.fromkeys(tag for answer in kept for tag in answer.tag.split(", "))
+    quotes = [quote for answer in kept for quote in ((answer.text, answer.tag), *answer.also)]
+    lines = dict.fromkeys(f"{text.rstrip(' .;,')} [{tag}]" for text, tag in quotes)
+    tags = dict.fromkeys(tag for _, held in quotes for tag in held.split(", "))
     return Reading("; ".join(lines), tuple(tags), score, False, answers)
 
 
@@ -56,11 +57,11 @@ def any_answered(scores: Sequence[float]) -> float:
 
 
 def _answer(question: Question, evidence: Sequence[Indexed], prompt: Prompt) -> Answer:
-    found = best_match(question, evidence)
-    if found is None:
+    found, probability = best_matches(question, evidence)
+    if not found:
         return Answer("", "", 0.0)
-    best, probability = found
-    return Answer(best.candidate, _held_by(best.candidate, best.unit, prompt), probability)
+    quotes = [(match.candidate, _held_by(match.candidate, match.unit, prompt)) for match in found]
+    return Answer(*quotes[0], probability, tuple(quotes[1:]))
 
 
 def _held_by(answer: str, unit: Unit, prompt: Prompt) -> str:
