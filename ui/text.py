@@ -16,10 +16,14 @@ BRANCHES: dict[Branch, tuple[str, str]] = {
 
 SWITCHES: dict[Branch, str] = {"graph": "Knowledge graph", "visual": "Figures & tables"}
 
-SWITCH_NOTES: dict[Branch, str] = {
-    "graph": "facts of the retrieved pages",
-    "visual": "by caption and read-off text",
+GRAPH_NOTES: dict[str, str] = {
+    "provenance": "facts of the retrieved pages",
+    "open": "facts from everywhere",
+    "bridge": "facts, and bridged passages too",
 }
+"""Graph mode -> what the switch adds, below its name."""
+
+SWITCH_NOTES: dict[Branch, str] = {"graph": GRAPH_NOTES["provenance"], "visual": "by caption and read-off text"}
 
 EMPTY = (
     "Ask something about the corpus ({documents}), or pick an example: one click asks it. You get the answer, everything it rests "

@@ -128,11 +128,10 @@ window.fusebox = (() => {
     document.body.append(live);
   }
 
-  // --- the gate's signals: open where there is room, until the person says otherwise -------------------------------------------
-  let gateOpen = null;
-  const roomy = matchMedia("(min-width: 1181px)");
+  // --- the gate's signals: closed until the person opens them, then open with every answer -------------------------------------
+  let gateOpen = false;
   function openGate() {
-    document.querySelector("#answer .fb-gate details")?.toggleAttribute("open", gateOpen ?? roomy.matches);
+    document.querySelector("#answer .fb-gate details")?.toggleAttribute("open", gateOpen);
   }
 
   // --- generator cards: Gradio's radio buttons carry one text each; its lines are set as access, name, price and needs; after a

@@ -148,19 +148,28 @@ def test_an_abstention_is_no_answer_and_no_failure(visit: Visit) -> None:
     visit.shot("abstention")
 
 
-def test_the_gates_signals_are_open_where_there_is_room_until_the_person_closes_them(visit: Visit) -> None:
-    page, fold = visit.page, visit.page.locator("#answer .fb-gate details")
+def test_the_gates_signals_stay_as_the_person_left_them(visit: Visit) -> None:
+    fold = visit.page.locator("#answer .fb-gate details")
     visit.ask(TEXT_QUESTION)
+    expect(fold).not_to_have_attribute("open", "")
+    fold.locator("summary").click()
+    expect(fold).to_have_attribute("open", "")
+    visit.ask(FIGURE_QUESTION)
     expect(fold).to_have_attribute("open", "")
     fold.locator("summary").click()
-    expect(fold).not_to_have_attribute("open", "")
-    visit.ask(FIGURE_QUESTION)
-    expect(fold).not_to_have_attribute("open", "")
-    page.reload()
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_selector("#ask")
     visit.ask(TEXT_QUESTION)
     expect(fold).not_to_have_attribute("open", "")
+
+
+def test_the_graph_switch_says_what_the_graph_mode_adds(visit: Visit) -> None:
+    note = visit.page.locator("#switch-graph")
+    expect(note).to_contain_text(words.GRAPH_NOTES["provenance"])
+    visit.page.get_by_role("button", name="Retrieval settings").click()
+    visit.page.locator("#graph-mode label", has_text=words.GRAPH_MODES["bridge"]).click()
+    expect(note).to_contain_text(words.GRAPH_NOTES["bridge"])
+    expect(note.locator("input")).to_be_checked()
+    visit.page.click("#reset")
+    expect(note).to_contain_text(words.GRAPH_NOTES["provenance"])
 
 
 # --- chips, graph, page viewer ---------------------------------------------------------------------------------------

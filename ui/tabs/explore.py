@@ -146,6 +146,12 @@ def _agree(controls: Mapping[str, gr.components.Component], quiet: Mapping[str, 
     tuned = [controls[name] for name in knobs]
     defaults = json.dumps([getattr(DEFAULT, name) for name in knobs])
     controls["reset"].click(None, None, tuned, js=f"() => {defaults}", **quiet)
+    controls["graph_mode"].change(_graph_note, controls["graph_mode"], controls["graph"], **quiet)
+
+
+def _graph_note(mode: str) -> Any:
+    """The graph switch's note, in the words of the mode."""
+    return gr.update(info=words.GRAPH_NOTES.get(mode, ""))
 
 
 def _watch(question: gr.Textbox, controls: Mapping[str, Any], page: gr.Blocks, quiet: Mapping[str, Any]) -> None:

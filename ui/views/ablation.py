@@ -266,9 +266,7 @@ def questions(
 
 
 def _question(result: Result, judges: Sequence[str], judge: str) -> str:
-    ranks = ", ".join("not found" if rank is None else str(rank) for rank in result.ranks) or "–"
-    if "off" in result.places:
-        ranks = "branch off"
+    ranks = "branch off" if "off" in result.places else _ranks(result)
     accurate = judge or next((name for name in judges if "accuracy" in result.verdicts.get(name, {})), "")
     became = "failed" if result.state == "failed" else tables.cause(result, accurate)
     wanted = esc(json.dumps([result.run, result.question_id, result.system, result.generator]))
@@ -280,6 +278,15 @@ def _question(result: Result, judges: Sequence[str], judge: str) -> str:
         f"<td>{_verdicts(result, judges)}</td><td>{esc(ranks)}</td><td>{esc(became)}</td>"
         f'<td><button type="button" class="fb-small" data-abl-question="{wanted}" aria-label="{label}">Open</button></td></tr>'
     )
+
+
+def _ranks(result: Result) -> str:
+    """The rank of each gold source; one that the graph brought in reached the prompt without standing among the text hits."""
+    shown = []
+    for rank, place in zip_longest(result.ranks, result.places[: len(result.ranks)]):
+        ranked = "" if rank is None else str(rank)
+        shown.append(f"{ranked} by the graph".strip() if place == "bridged" else ranked or "not found")
+    return ", ".join(shown) or "–"
 
 
 def _parts(result: Result) -> str:
