@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from rag.evaluate import tables
@@ -281,11 +282,11 @@ def _question(result: Result, judges: Sequence[str], judge: str) -> str:
 
 
 def _ranks(result: Result) -> str:
-    """The rank of each gold source; one that the graph brought in reached the prompt without standing among the text hits."""
+    """The rank of each gold source. One that the graph brought into the prompt was there, wherever the text ranking had it."""
     shown = []
-    for rank, place in zip_longest(result.ranks, result.places[: len(result.ranks)]):
+    for rank, place in zip_longest(result.ranks, result.places):
         ranked = "" if rank is None else str(rank)
-        shown.append(f"{ranked} by the graph".strip() if place == "bridged" else ranked or "not found")
+        shown.append(" ".join(filter(None, (ranked, "bridged" * (place == "bridged")))) or "not found")
     return ", ".join(shown) or "–"
 
 
