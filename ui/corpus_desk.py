@@ -16,7 +16,7 @@ from rag.branches import Query, text, visual
 from rag.corpus import Corpus, build_visual_index, open_corpus
 from rag.encoders import image_encoder, text_encoder
 from rag.errors import FuseboxError, Stopped, UsageError
-from rag.ingest.languages import USUAL, check_languages
+from rag.ingest.languages import USUAL, check_languages, split_languages
 from rag.ingest.report import Report
 from rag.types import Progress, System
 from ui import text as words
@@ -213,7 +213,8 @@ class CorpusDesk:
             UsageError: it is too much.
             OcrUnavailable: one of them is not here; names its package.
         """
-        chosen = [str(name) for name in sent] if isinstance(sent, list) else []
+        # One of a browser's names may hold several.
+        chosen = split_languages("+".join(map(str, sent))) if isinstance(sent, list) and sent else ()
         if len(chosen) > view.MAX_LANGUAGES:
             raise UsageError(words.SCANS_TOO_MANY.format(most=view.MAX_LANGUAGES))
         if not set(chosen) <= {*self.uploads.languages.names}:

@@ -242,6 +242,8 @@ def _public(name: str) -> str:
         address = ipaddress.ip_address(name)
     except ValueError:
         return ""
+    # A socket for both versions gives every IPv4 address as one of a single IPv6 network.
+    address = getattr(address, "ipv4_mapped", None) or address
     if not address.is_global:
         return ""
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else str(address)

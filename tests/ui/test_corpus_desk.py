@@ -310,8 +310,9 @@ def test_a_language_that_is_not_here_is_named_with_its_package(small: Corpus, te
     assert "no language &#x27;tlh&#x27; here" in only["build"] and "apt-get install tesseract-ocr-tlh`" in only["build"]
     (only,) = visitor.build("../../etc")
     assert "is no language name" in only["build"]
-    (only,) = visitor.build(*"abcde")
-    assert words.SCANS_TOO_MANY.format(most=4) in only["build"]
+    for sent in ([*"abcde"], ["a+b+c+d+e"]):
+        (only,) = visitor.build(*sent)
+        assert words.SCANS_TOO_MANY.format(most=4) in only["build"]
     *_, last = visitor.build()  # what was sent is still there
     assert "2 ok" in last["build"]
 

@@ -222,6 +222,8 @@ def test_a_script_that_opens_many_sessions_crowds_out_itself_alone() -> None:
         ("10.0.3.4", "nonsense, 192.168.1.1", ""),
         ("", "1.1.1.1", "1.1.1.1"),  # a Unix socket
         ("2606:4700:4700:1:2:3:4:5", "", "2606:4700:4700:1::/64"),
+        ("::ffff:8.8.8.8", "1.1.1.1", "8.8.8.8"),  # IPv4 on a socket for both
+        ("::ffff:10.0.3.4", "1.1.1.1", "1.1.1.1"),
     ],
 )
 def test_whom_a_request_counts_for(peer: str, forwarded: str, address: str) -> None:
