@@ -16,10 +16,10 @@ import pytest
 from rag import prompt
 from rag.corpus import Corpus
 from rag.generators.registry import GENERATORS
-from rag.graph import MODES, Match
+from rag.graph import MODES, Match, fact_text
 from rag.pipeline import ask
 from rag.systems import system_named, tuned
-from rag.types import Trace
+from rag.types import Fact, RejectedFact, Step, Trace
 from tests.ui.test_views import HOSTILE, Shape, hostile_corpus
 from tests.ui.traces import trace
 from ui import graph_desk
@@ -135,6 +135,34 @@ def test_bridged_passages_stand_under_their_way_and_are_drawn(demo: Corpus) -> N
         assert {f"triple:{step.triple_id}" for step in bridge.path[1:]} <= listed
     left_out = graph.render(without(shown, demo, bridges[0].hit.item_id), demo)
     assert "1 left out" in text_of(left_out) and f'data-item="{bridges[0].hit.item_id}"' in left_out
+
+
+def test_a_way_is_drawn_whole_and_once(demo: Corpus) -> None:
+    shown = last(TWO_DATA_SETS, demo, graph_mode="bridge")
+    found = shown.evidence.graph
+    assert found is not None
+    number, triple = next(
+        (n, t) for n, t in enumerate(demo.triples) if graph.node_id(t.subject) != graph.node_id(t.object)
+    )
+    subject, chunk, object_ = (
+        Step("entity", triple.subject), Step("chunk", triple.chunk_id, number), Step("entity", triple.object, number)
+    )  # fmt: skip
+    target = Step("chunk", found.bridges[0].hit.item_id, number)
+    hidden = RejectedFact(Fact((number,), fact_text(triple), triple.subject, "out"), "page not retrieved")
+
+    def drawn(*ways: tuple[Step, ...]) -> list[tuple[str, str]]:
+        bridges = tuple(replace(found.bridges[0], path=way) for way in ways)
+        edges = graph.payload(replace(found, facts=(), rejected=(hidden,), bridges=bridges), shown, demo)["edges"]
+        assert len({edge["id"] for edge in edges}) == len(edges) and all(
+            re.match(rf"triple:{number}(:|$)", edge["id"]) for edge in edges
+        )
+        return [(edge["from"], edge["to"]) for edge in edges if edge["kind"] == "bridge"]
+
+    # The same triple leads into its passage and out of it, and two ways begin alike.
+    through = drawn((subject, chunk, object_, target), (subject, chunk, object_))
+    assert len(through) == len(set(through)) == 3
+    # The fact that links the two is dropped, and its layer hidden.
+    assert len(drawn((subject, object_))) == 1
 
 
 def test_everything_drawn_stands_in_a_table(demo: Corpus) -> None:

@@ -253,7 +253,7 @@ def payload(found: GraphEvidence, trace: Trace, corpus: Corpus) -> dict[str, Any
         _edge(nodes, fact.triple_ids[0], kind, corpus, tags.get(item_of(fact), "")) for fact, kind in drawn(found, tags)
     ]
     for bridge in found.bridges:
-        edges += _way_drawn(bridge, nodes, {edge["id"] for edge in edges}, tags, corpus)
+        edges += _way_drawn(bridge, nodes, edges, tags, corpus)
     for number, entity in enumerate(found.entities):
         _node(nodes, entity, f"q:{number}")
     for node in nodes.values():
@@ -312,29 +312,54 @@ def _edge(nodes: dict[str, dict[str, Any]], triple_id: int, kind: str, corpus: C
 
 
 def _way_drawn(
-    bridge: Bridge, nodes: dict[str, dict[str, Any]], known: set[str], tags: Mapping[str, str], corpus: Corpus
-) -> Iterator[dict[str, Any]]:
-    """The way to a bridge as edges, passages being nodes; what is drawn already is not drawn again."""
+    bridge: Bridge,
+    nodes: dict[str, dict[str, Any]],
+    drawn_before: Sequence[dict[str, Any]],
+    tags: Mapping[str, str],
+    corpus: Corpus,
+) -> list[dict[str, Any]]:
+    """The way to a bridge as edges, passages being nodes; what is to be seen already is not drawn again."""
+    known = {edge["id"] for edge in drawn_before}
+    seen = {edge["id"] for edge in drawn_before if edge["kind"] in ("sent", "left out", "bridge")}
+    linked = {(edge["from"], edge["to"]) for edge in drawn_before if edge["kind"] == "bridge"}
+    edges = []
     for before, step in pairwise(bridge.path):
         if step.triple_id is None:
             continue
-        triple_id, stops = step.triple_id, (before, step)
-        if all(stop.kind == "entity" for stop in stops):
-            edge = _edge(nodes, triple_id, "bridge", corpus)
-            if edge["id"] not in known:
-                yield edge
+        if before.kind == step.kind == "entity":
+            edge = _edge(nodes, step.triple_id, "bridge", corpus)
+            again = edge["id"] in seen
+        else:
+            edge = _stated_there((before, step), step.triple_id, nodes, tags, corpus)
+            again = (edge["from"], edge["to"]) in linked
+        if again:
             continue
-        ends = [_stop(nodes, stop, triple_id, tags, corpus) for stop in stops]
-        item, told = triple_item(triple_id), _told_name(corpus.triples[triple_id].relation)
-        yield {
-            # A fact that is drawn keeps its own edge.
-            "id": f"{item}:{ends[1]}" if item in known else item,
-            "from": ends[0],
-            "to": ends[1],
-            "label": "",
-            "title": f"bridge: stated there ({shorten(told, MAX_TITLE_CHARS)})",
-            "kind": "bridge",
-        }
+        if edge["id"] in known:
+            # A fact, whose layer may be off, or another stretch of the way has the triple's own edge.
+            edge["id"] = f"{edge['id']}:{edge['to']}"
+        known.add(edge["id"])
+        edges.append(edge)
+    return edges
+
+
+def _stated_there(
+    stops: Sequence[Step],
+    triple_id: int,
+    nodes: dict[str, dict[str, Any]],
+    tags: Mapping[str, str],
+    corpus: Corpus,
+) -> dict[str, Any]:
+    """The edge between an entity and a passage that names it."""
+    before, there = (_stop(nodes, stop, triple_id, tags, corpus) for stop in stops)
+    told = _told_name(corpus.triples[triple_id].relation)
+    return {
+        "id": triple_item(triple_id),
+        "from": before,
+        "to": there,
+        "label": "",
+        "title": f"bridge: stated there ({shorten(told, MAX_TITLE_CHARS)})",
+        "kind": "bridge",
+    }
 
 
 def _stop(nodes: dict[str, dict[str, Any]], stop: Step, triple_id: int, tags: Mapping[str, str], corpus: Corpus) -> str:
