@@ -1,7 +1,7 @@
 // History card: restore an answer, load a trace from a file, copy a link to question and settings.
 "use strict";
 (() => {
-  const MAX_BYTES = 10_000_000;
+  const MAX_BYTES = 10_000_000, LOADING = "Loading …";
   const card = () => document.querySelector("#history .fb-history");
   function tell(text, bad = false) {
     const line = card()?.querySelector("[data-link-told]");
@@ -17,7 +17,7 @@
       tell(`This file has ${Math.round(file.size / 1e6)} MB; a trace has at most 10 MB. Choose a file saved with 'Download trace'.`, true);
       return;
     }
-    tell("Loading …");
+    tell(LOADING);
     window.fusebox.onHistory?.({ trace: await file.text() });
   }
   function showLink([question, preset, generator, ...values], names, usual) {
@@ -45,6 +45,10 @@
   document.addEventListener("change", (event) => { if (event.target.matches?.("[data-trace-file]")) load(event.target); });
   Object.assign(window.fusebox, {
     onHistory: null, showLink,
-    toTop: () => { if (!card()?.querySelector(".fb-told.bad")) document.querySelector("#ask-row")?.scrollIntoView({ block: "nearest" }); },
+    toTop: () => {
+      // A card that says the same as before, as after the same file again, is not drawn anew.
+      if (card()?.querySelector("[data-link-told]")?.textContent === LOADING) tell("");
+      if (!card()?.querySelector(".fb-told.bad")) document.querySelector("#ask-row")?.scrollIntoView({ block: "nearest" });
+    },
   });
 })();

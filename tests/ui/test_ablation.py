@@ -46,6 +46,7 @@ from ui.handlers import OUTPUTS as EXPLORE
 from ui.handlers import Handlers
 from ui.shelf import Shelf
 from ui.views import ablation_tables as sheet
+from ui.views.ablation import questions
 
 SETS = list(dict.fromkeys(question.set for question in QUESTIONS))
 EVERYTHING: tuple[Any, ...] = ([], [], [], "")
@@ -224,6 +225,17 @@ def test_a_cell_opens_its_questions_and_a_question_its_trace(make: Callable[...,
     )
     everything = desk.open_cell(event(cell=[run, "extractive", "baseline", ""]))
     assert "5 questions of baseline" in everything and "branch off" in everything
+
+
+def test_a_source_that_the_graph_brought_in_is_not_said_to_be_missing(
+    make: Callable[..., AblationDesk], small: Corpus
+) -> None:
+    desk = make()
+    run = finished(desk, small)
+    one = desk.sources()[run].results[0]
+    brought = replace(one, ranks=(None, 7, 2, None), places=("bridged", "bridged", "sent", "missed"))
+    listed = questions(("", "", one.system, ""), one.generator, "ours", [brought], ["lexical"])
+    assert "<td>bridged, 7 bridged, 2, not found</td>" in listed
 
 
 @pytest.mark.parametrize(

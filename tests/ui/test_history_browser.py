@@ -53,6 +53,8 @@ def test_a_trace_goes_out_and_comes_in_again_elsewhere(visit: Visit, tmp_path: P
     with page.expect_download() as again:
         page.click("#fb-trace")
     assert json.loads(Path(again.value.path()).read_text("utf-8")) == json.loads(file.read_text("utf-8"))
+    page.set_input_files("[data-trace-file]", file)
+    expect(page.locator("[data-link-told]")).to_have_text("")
 
 
 @pytest.mark.parametrize(
