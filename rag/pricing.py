@@ -172,6 +172,11 @@ def cost_usd(spec: GeneratorSpec, input_tokens: int | None, output_tokens: int |
     return (input_tokens * prices[0] + output_tokens * prices[1]) / 1e6
 
 
+def is_paid(spec: GeneratorSpec) -> bool:
+    """Whether a call costs something or, where a price is unknown, may."""
+    return cost_usd(spec, 1, 1) != 0
+
+
 def estimate(prompt: Prompt, spec: GeneratorSpec, count: Counter | None = None) -> Estimate:
     """What asking ``spec`` this very prompt would take.
 

@@ -95,7 +95,7 @@ class VectorIndex:
         return found
 
     def scores(self, vector: Vectors, rows: Sequence[int]) -> list[float]:
-        """Inner product of ``vector`` (dimension,) with each of these vectors."""
+        """Inner product of ``vector`` (dimension,) with each of the vectors of these ``rows``, in their order."""
         if not rows:
             return []
         found: Vectors = self._index.reconstruct_batch(np.asarray(rows, dtype=np.int64))

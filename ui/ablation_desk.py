@@ -21,7 +21,7 @@ from rag.evaluate.store import FILE_NAME, SHIPPED_RUN, Result, Run, Store
 from rag.evaluate.tables import OFFLINE_NAMES, QUESTION_TYPES
 from rag.generators.access import Access
 from rag.generators.spec import GeneratorSpec
-from rag.pricing import cost_usd
+from rag.pricing import is_paid
 from rag.systems import SYSTEMS, system_named
 from ui import text as words
 from ui.ablation_data import (
@@ -515,7 +515,7 @@ def _short(name: str) -> str:
 
 def _costs(plan: Plan, judges: Sequence[Judge]) -> bool:
     """Whether a run and its judges cost something, or may."""
-    return any(cost_usd(spec, 1, 1) != 0 for spec in plan.generators) or any(judge.paid for judge in judges)
+    return any(map(is_paid, plan.generators)) or any(judge.paid for judge in judges)
 
 
 def _judges(names: Sequence[str], plan: Plan, corpus: Corpus, access: Access) -> tuple[Judge, ...]:

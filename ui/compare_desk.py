@@ -17,7 +17,7 @@ from rag.errors import FuseboxError, UsageError
 from rag.evaluate.questions import reference_for
 from rag.generators.spec import GeneratorSpec
 from rag.pipeline import clean_question
-from rag.pricing import cost_usd
+from rag.pricing import is_paid
 from rag.systems import SYSTEMS, system_named
 from rag.types import Estimate, Trace
 from ui import text as words
@@ -84,7 +84,7 @@ class CompareDesk:
             knobs = dict(zip(KNOBS, settings, strict=True))
             cells = cells_of(systems or (), generators or (), self.handlers.generators, **knobs)
             wish = (asked, cells)
-            if any(_paid(cell.generator) for cell in cells) and agreed != wish:
+            if any(is_paid(cell.generator) for cell in cells) and agreed != wish:
                 yield self._estimated(cells, compare.estimate(asked, cells, corpus), wish)
             else:
                 yield from self._compared(asked, cells, corpus, session, stop)
@@ -157,11 +157,6 @@ class CompareDesk:
     @staticmethod
     def _update(**changes: Any) -> Update:
         return tuple(changes.get(name, gr.skip()) for name in OUTPUTS)
-
-
-def _paid(spec: GeneratorSpec) -> bool:
-    """Whether a call costs something, or might."""
-    return cost_usd(spec, 1, 1) != 0
 
 
 def _traces(states: Sequence[CellState]) -> tuple[Trace | None, ...]:

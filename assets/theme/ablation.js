@@ -1,5 +1,5 @@
-// The Ablation tab: charts are drawn when they come into sight, the others when there is time, in the colours of the day or the night, and go out as PNG or SVG. plotly.js comes
-// from this server with the first chart; nothing else is fetched.
+// The Ablation tab: charts are drawn when they come into sight, the others when there is time, in the colours of the day or the night, and
+// go out as PNG or SVG. plotly.js comes from this server with the first chart; nothing else is fetched.
 "use strict";
 (() => {
   const fusebox = window.fusebox;

@@ -89,7 +89,7 @@ def estimate_cost(
     """
     search = _Search(corpus)
     calls = [job for job in plan.jobs() if job.key not in done]
-    paid = [job for job in calls if pricing.cost_usd(job.generator, 1, 1) != 0]
+    paid = [job for job in calls if pricing.is_paid(job.generator)]
     chosen = _chosen((job.question for job in paid), sample)
     found = [search.estimate(job) for job in paid if job.question in chosen]
     unjudged = _Unjudged(plan, [j for j in judges if j.paid], store, run_id, again)

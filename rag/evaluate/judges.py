@@ -28,7 +28,7 @@ from rag.generators.answer import answer as ask_model
 from rag.generators.extractive.words import STOP_STEMS, Token, holds, index, tokens
 from rag.generators.registry import GENERATORS
 from rag.generators.spec import GeneratorSpec
-from rag.pricing import cost_usd
+from rag.pricing import is_paid
 from rag.types import Generation, Message, Prompt, PromptImage, Segment, Trace
 
 Metric = Literal["accuracy", "faithfulness", "relevancy"]
@@ -232,7 +232,7 @@ class ModelJudge:
     @property
     def paid(self) -> bool:
         """Whether a model of it has a price, or one that is not known."""
-        return any(cost_usd(model, 1, 1) != 0 for model in self.models)
+        return any(map(is_paid, self.models))
 
     @property
     def spent_usd(self) -> float:

@@ -266,9 +266,7 @@ def rows_of(task: PageTask, content: PageContent) -> Rows:
             _crop_image(crop_id),
             crop.caption,
             crop.ocr_text,
-            "",
-            "",
-            crop.continues,
+            continues=crop.continues,
         )
         for crop_id, crop in zip(crop_ids(page, content.crops), content.crops, strict=True)
     )

@@ -55,7 +55,7 @@ def render(
     by_name = {trace.system.name: trace for trace in traces}
     headline = headline_of(by_name, found, reference)
     lines = "".join(f'<li class="{one.branch} {strongest(one)}">{esc(sentence(one))}</li>' for one in found)
-    cells = "".join(_cell(number, trace, shown, label, reference) for number, trace in enumerate(traces))
+    cells = "".join(_cell(number, trace, shown, reference) for number, trace in enumerate(traces))
     given = f" · {esc(words.HELPED_REFERENCE)} <b>{bdi(shorten(reference.answer, 60))}</b>" if reference else ""
     by = f'<span class="fb-count">{esc(plural(len(traces), "answer"))} by {esc(label)}{given}</span>'
     copied = "\n".join((f"“{shown.question}”", headline, *map(sentence, found)))
@@ -125,7 +125,7 @@ def strongest(one: Contribution) -> Effect:
 # --- the four answers -------------------------------------------------------------------------------------------------
 
 
-def _cell(number: int, trace: Trace, shown: Trace, label: str, reference: Question | None) -> str:
+def _cell(number: int, trace: Trace, shown: Trace, reference: Question | None) -> str:
     generation = trace.generation
     said = generation.text if generation else ""
     if generation and generation.abstained:

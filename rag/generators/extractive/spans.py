@@ -145,8 +145,8 @@ def candidates(text: str, question: Question) -> list[Span]:
 
 
 def quoted(text: str, span: Span, question: Question) -> str:
-    """The span, with a hedge before it ("over 600") what it is a share of ("3 of 128") and the noun
-    that it counts ("686 women", "1186 pregnant women")."""
+    """The span, with a hedge before it ("over 600"), what it is a share of ("3 of 128"), and the noun that it counts ("686 women",
+    "1186 pregnant women")."""
     hedge = _HEDGE.search(text, max(0, span.start - _BEFORE), span.start) if question.kind in NUMERIC else None
     share = _OUT_OF.match(text, span.end) if question.kind == "count" else None
     end = share.end() if share else span.end
