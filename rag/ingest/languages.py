@@ -18,13 +18,15 @@ _NO_DATA = (
     "TESSDATA_PREFIX to its folder."
 )
 _FOLDER = re.compile(r'"(.+)"')
+_USUAL_FOLDERS = ("share/tesseract-ocr/*/tessdata", "share/tesseract/tessdata", "share/tessdata")
+"""Of Debian, Fedora and others, beside the folder of the command."""
 _LANGUAGE, _MAX_NAME_CHARS = re.compile(r"[a-z_]+"), 40
 _NO_LANGUAGES = frozenset({"osd", "equ", "snum"})
 """Models that find which way a page lies, or read formulas and numbers alone."""
 
 
 def data_folder() -> Path:
-    """Tesseract's data folder, as its own command names it.
+    """Tesseract's data folder: TESSDATA_PREFIX, else the one that its own command names or, before version 5, has beside it.
 
     Raises:
         OcrUnavailable: there is none.
@@ -37,10 +39,12 @@ def data_folder() -> Path:
     told = subprocess.run(
         [command, "--list-langs"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     ).stdout
-    found = _FOLDER.search(told)
-    if found is None or not Path(found[1]).is_dir():
-        raise OcrUnavailable(_NO_DATA)
-    return Path(found[1])
+    named = [Path(name) for name in _FOLDER.findall(told)]
+    beside = (folder for usual in _USUAL_FOLDERS for folder in sorted(Path(command).parent.parent.glob(usual)))
+    for folder in (*named, *beside):
+        if folder.is_dir():
+            return folder
+    raise OcrUnavailable(_NO_DATA)
 
 
 def installed_languages() -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from rag.errors import OcrUnavailable
-from rag.ingest.languages import Offer, check_languages, offered
+from rag.ingest.languages import Offer, check_languages, data_folder, offered
 from rag.ingest.layout import LayoutBox
 from rag.ingest.ocr import OcrWord, as_caption, page_words, read_image, reading_order, sure_in_tables
 from rag.ingest.page_images import load_page_image
@@ -328,6 +328,21 @@ def test_without_tesseract_no_language_is_offered(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", "")
     assert offered(("eng",)).names == ()
     assert "apt-get install tesseract-ocr`" in offered(("eng",)).missing
+
+
+def test_a_tesseract_that_does_not_name_its_folder_has_it_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, data = tmp_path / "bin" / "tesseract", tmp_path / "share" / "tesseract-ocr" / "4.00" / "tessdata"
+    command.parent.mkdir()
+    command.write_text("#!/bin/sh\necho 'List of available languages (1):'\necho eng\n")
+    command.chmod(0o755)
+    monkeypatch.delenv("TESSDATA_PREFIX", raising=False)
+    monkeypatch.setenv("PATH", f"{command.parent}")
+    with pytest.raises(OcrUnavailable, match="language data was not found"):
+        data_folder()
+    data.mkdir(parents=True)
+    assert data_folder() == data
 
 
 def test_languages_on_offer_are_those_wanted_and_there_or_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
