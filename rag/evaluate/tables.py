@@ -58,7 +58,7 @@ def done(results: Iterable[Result]) -> tuple[Result, ...]:
 # --- verdicts --------------------------------------------------------------------------------------------------------
 
 
-def _chosen(results: Sequence[Result], judges: str | Sequence[str] | None) -> tuple[str, ...]:
+def _chosen(judges: str | Sequence[str] | None) -> tuple[str, ...]:
     """The judges that a table goes by.
 
     Raises:
@@ -136,7 +136,7 @@ def ablation(results: Iterable[Result], judge: str | Sequence[str] | None = None
         UsageError: offline judges and language models together.
     """
     everything = tuple(results)
-    names = _chosen(everything, judge)
+    names = _chosen(judge)
     judge_of = {metric: _judge_of(metric, everything, names) for metric in METRICS}
     rows = []
     for key, group in _by_condition(everything).items():
@@ -320,7 +320,7 @@ def taxonomy(results: Iterable[Result], judge: str | Sequence[str] | None = None
     """What became of the questions: rows with ``generator``, ``system``, ``question_type``, ``n``, ``judge`` and ``causes`` (cause ->
     count, see ``CAUSES``)."""
     everything = done(results)
-    name = _judge_of("accuracy", everything, _chosen(everything, judge))
+    name = _judge_of("accuracy", everything, _chosen(judge))
     rows = []
     for key, group in _by_condition(everything).items():
         found = [cause(result, name) for result in group]
@@ -339,7 +339,7 @@ def differences(
         ``difference_high``, ``only_system`` and ``only_baseline`` (questions that one alone has right), ``p`` (exact McNemar).
     """
     everything = done(results)
-    name = _judge_of("accuracy", everything, _chosen(everything, judge))
+    name = _judge_of("accuracy", everything, _chosen(judge))
     groups = _by_condition(everything)
     rows = []
     for (generator, system, kind), group in groups.items():
@@ -372,7 +372,7 @@ def given_evidence(results: Iterable[Result], judge: str | Sequence[str] | None 
         prompt) and, of those, ``accuracy_sent`` and ``abstained_sent`` with intervals; ``judge``.
     """
     everything = done(results)
-    name = _judge_of("accuracy", everything, _chosen(everything, judge))
+    name = _judge_of("accuracy", everything, _chosen(judge))
     rows = []
     for key, group in _by_condition(everything).items():
         sent = [r for r in group if _in_prompt(r) == {"sent"}]

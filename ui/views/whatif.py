@@ -262,7 +262,7 @@ def measured(trace: Trace, known: Sequence[Influence], spec: GeneratorSpec, runn
         error: why it ended early, if it did.
     """
     total = len(trace.prompt.tags) if trace.prompt else 0
-    rows = "".join(_row(one, trace, running) for one in known)
+    rows = "".join(_row(one, running) for one in known)
     hints = [summary(known, total, running)]
     if known and not running:
         same = len(known) == total and all(one.outcome == "unchanged" for one in known)
@@ -295,7 +295,7 @@ def summary(known: Sequence[Influence], total: int, running: bool) -> str:
     return "; ".join(parts) + "."
 
 
-def _row(one: Influence, trace: Trace, running: bool) -> str:
+def _row(one: Influence, running: bool) -> str:
     branch = BRANCH_OF_TAG.get(one.tag[:1], "text")
     width = 100 * (one.difference or 0.0)
     measured = "" if one.difference is None else f"{one.difference:.2f}"
