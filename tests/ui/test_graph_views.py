@@ -137,6 +137,29 @@ def test_bridged_passages_stand_under_their_way_and_are_drawn(demo: Corpus) -> N
     assert "1 left out" in text_of(left_out) and f'data-item="{bridges[0].hit.item_id}"' in left_out
 
 
+def test_the_arrows_of_a_way_follow_the_fact(demo: Corpus) -> None:
+    shown = last(TWO_DATA_SETS, demo, graph_mode="bridge")
+    evidence = shown.evidence.graph
+    assert evidence is not None
+    number, triple = next(
+        (n, t) for n, t in enumerate(demo.triples) if graph.node_id(t.subject) != graph.node_id(t.object)
+    )
+
+    def told(start: str, end: str) -> str:
+        way = (Step("entity", start), Step("entity", end, number), Step("chunk", triple.chunk_id, number))
+        bridges = (replace(evidence.bridges[0], path=way),)
+        return " ".join(
+            text_of(
+                graph.render(
+                    replace(shown, evidence=replace(shown.evidence, graph=replace(evidence, bridges=bridges))), demo
+                )
+            ).split()
+        )
+
+    assert f"{triple.subject} → {triple.relation} → {triple.object}" in told(triple.subject, triple.object)
+    assert f"{triple.object} ← {triple.relation} ← {triple.subject}" in told(triple.object, triple.subject)
+
+
 def test_a_way_is_drawn_whole_and_once(demo: Corpus) -> None:
     shown = last(TWO_DATA_SETS, demo, graph_mode="bridge")
     found = shown.evidence.graph

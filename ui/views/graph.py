@@ -427,22 +427,28 @@ def _bridges(found: GraphEvidence, trace: Trace, corpus: Corpus) -> str:
 
 
 def _way(bridge: Bridge, tags: Mapping[str, str], corpus: Corpus) -> str:
-    """The stops from the question to a passage; what links two opens the sentence that says so."""
-    stops = []
+    """The stops from the question to a passage; what links two opens the sentence that says so. A fact that was walked from its object
+    has its arrows turned."""
+    found = ""
     for number, step in enumerate(bridge.path):
         if step.triple_id is not None:
-            relation = corpus.triples[step.triple_id].relation.strip() or "…"
-            stops.append(
-                f'<button type="button" class="fb-relation" data-said="{triple_item(step.triple_id)}"'
-                f' aria-expanded="false" title="the sentence that says so">{name(relation)}</button>'
+            triple = corpus.triples[step.triple_id]
+            before = bridge.path[number - 1]
+            against = before.kind == step.kind == "entity" and triple.subject == step.name != before.name
+            arrow = f' <span class="fb-arrow" aria-hidden="true">{"←" if against else "→"}</span> '
+            found += (
+                f'{arrow}<button type="button" class="fb-relation" data-said="{triple_item(step.triple_id)}"'
+                f' aria-expanded="false" title="the sentence that says so">{name(triple.relation.strip() or "…")}</button>{arrow}'
             )
+        elif number:
+            found += ' <span class="fb-arrow" aria-hidden="true">→</span> '
         if step.kind == "entity":
-            stops.append(f"<b>{name(step.name)}</b>" if number == 0 else name(step.name))
+            found += f"<b>{name(step.name)}</b>" if number == 0 else name(step.name)
         elif number + 1 < len(bridge.path):
-            stops.append(f"passage {tag_chip(tags[step.name], step.name)}" if step.name in tags else "a passage")
+            found += f"passage {tag_chip(tags[step.name], step.name)}" if step.name in tags else "a passage"
         else:
-            stops.append("this passage")
-    return ' <span class="fb-arrow" aria-hidden="true">→</span> '.join(stops)
+            found += "this passage"
+    return found
 
 
 def _fact(fact: Fact, corpus: Corpus) -> str:
