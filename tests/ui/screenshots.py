@@ -13,10 +13,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 from rag.settings import ASSETS, DEMO_CORPUS
 from tests.ui.conftest import ARGUMENTS, CHROMIUM, free_port, serving, visiting
-from ui.text import EXAMPLES
+from ui.text import EXAMPLES, HELPED
 
 TARGET = ASSETS / "screenshots"
-QUESTION = next(example.question for example in EXAMPLES["demo"] if example.kind == "table")
+QUESTION, DRAWN = (next(e.question for e in EXAMPLES["demo"] if e.kind == kind) for kind in ("table", "pixels"))
 
 ENDPOINTS = """
 [[endpoint]]
@@ -49,11 +49,13 @@ def main() -> None:
 
 
 def explore(browser: Browser, url: str, scheme: Literal["light", "dark"]) -> None:
-    """The first screen after the question of a table."""
+    """The first screen after a question that a drawing answers, with the verdict on what helped."""
     with visiting(browser, url, color_scheme=scheme, reduced_motion="reduce") as window:
-        window.open().ask(QUESTION)
+        window.open().ask(DRAWN)
         # Once more, so that the times are those of a process that has warmed up.
-        window.ask(QUESTION)
+        window.ask(DRAWN)
+        window.page.get_by_role("button", name=HELPED).click()
+        window.page.wait_for_selector("#helped .fb-helped.done")
         window.graph_ready()
         page = window.page
         page.wait_for_function("[...document.images].every((image) => image.complete)")
