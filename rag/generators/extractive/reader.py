@@ -46,7 +46,7 @@ def read(prompt: Prompt, threshold: float = THRESHOLD) -> Reading:
     if not kept or any_answered([answer.score for answer in answers]) < threshold:
         return Reading(ABSTENTION, (), score, True, answers)
     quotes = [quote for answer in kept for quote in ((answer.text, answer.tag), *answer.also)]
-    lines = dict.fromkeys(f"{text.rstrip(' .;,')} [{tag}]" for text, tag in quotes)
+    lines = dict.fromkeys(f"{text.rstrip(' .;,:')} [{tag}]" for text, tag in quotes)
     tags = dict.fromkeys(tag for _, held in quotes for tag in held.split(", "))
     return Reading("; ".join(lines), tuple(tags), score, False, answers)
 
