@@ -157,9 +157,9 @@ def uninterrupted() -> Iterator[None]:
     arrived: list[int] = []
     found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     handlers = {number: handler for number, handler in found.items() if handler is not None}  # None: not set by Python
-    for number in handlers:
-        signal.signal(number, lambda number, _: arrived.append(number))
     try:
+        for number in handlers:
+            signal.signal(number, lambda number, _: arrived.append(number))
         yield
     finally:
         for number, handler in handlers.items():

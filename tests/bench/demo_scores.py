@@ -1,4 +1,4 @@
-"""Retrieval, gate and embedded reader on the demo questions: the figures of the README's table, by question type.
+"""Retrieval, gate and embedded reader on the demo questions: the changelog's figures, by question type.
 
     python tests/bench/demo_scores.py [--questions FOLDER] [--text-ranker dense|bm25|hybrid] [--half even|odd] [--json FILE]
 
